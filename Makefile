@@ -1,0 +1,50 @@
+# Each target sets up what it needs. Python 3.11+, make and a C compiler are enough.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+KUBE_DIR ?= /tmp/raybus-realkube
+
+.PHONY: help setup demo demo-down test test-kube lint bench night crds clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Raybus needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,dev]'
+	@touch $@
+
+setup: $(READY) ## the virtual environment with everything in it
+
+demo: $(READY) ## a RayJob on real Ray, on this machine
+	$(BIN)/raybus run examples/rayjob.yaml --replace --until-clean
+	$(BIN)/raybus get
+
+demo-down: $(READY) ## stop what the demo started
+	$(BIN)/raybus down
+
+lint: $(READY) ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## all tests that need no Kubernetes: units, contracts, localkube, real Ray
+	$(BIN)/pytest -m 'not night and not realkube and not docker'
+
+test-kube: $(READY) ## the integration suite on a real API server: KUBECONFIG, or one started here where the tool is there
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-real-kube $(KUBE_DIR) $(BIN)/pytest -m '(kube or realkube) and not night and not ray' tests/integration tests/golden
+
+bench: $(READY) ## the benchmarks, as ratios within one run
+	$(BIN)/python benchmarks/run.py
+
+night: $(READY) ## what is too long for CI; writes tests/night/results
+	$(BIN)/python -m tests.night
+
+crds: $(READY) ## write deploy/crds again from the types
+	$(BIN)/python -m raybus.api.crds deploy/crds
+
+clean: ## forget the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
