@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime as dt
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode
@@ -21,7 +22,7 @@ from yarl import URL
 from raybus.domain import kinds
 from raybus.domain.kinds import Kind
 from raybus.kube import errors
-from raybus.kube.config import KubeConfig
+from raybus.kube.config import ConfigError, KubeConfig
 from raybus.kube.gate import Gate, Lane
 from raybus.kube.limit import AdaptiveLimit
 from raybus.kube.lines import LineSplitter
@@ -32,6 +33,7 @@ Query = Mapping[str, str | int | bool]
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 REFRESH_TIMEOUT_S = 60.0
+REFRESH_AGAIN = dt.timedelta(seconds=10)
 KEEP_ALIVE_S = 45.0  # shorter than the idle time after which API servers and load balancers close
 PAGE_SIZE = 500
 PAGES_MAX = 20_000
@@ -192,8 +194,15 @@ class KubeClient:
 
     async def _refresh_if_due(self) -> None:
         due = self._config.refresh_at
-        if due is not None and dt.datetime.now(dt.UTC) >= due:
-            await self._refresh(self._config)
+        now = dt.datetime.now(dt.UTC)
+        if due is None or now < due:
+            return
+        used = self._config
+        try:
+            await self._refresh(used)
+        except errors.Unauthorized:
+            # What we have may still be good for a while; the server says so if it is not.
+            self._config = dataclasses.replace(used, refresh_at=now + REFRESH_AGAIN)
 
     async def _refresh(self, used: KubeConfig) -> bool:
         """Read the credentials again, once for all requests that were refused together; False if there is no way to."""
@@ -202,8 +211,13 @@ class KubeClient:
                 return True
             if used.refresh is None:
                 return False
-            async with asyncio.timeout(REFRESH_TIMEOUT_S):
-                self._config = await asyncio.to_thread(used.refresh)
+            try:
+                async with asyncio.timeout(REFRESH_TIMEOUT_S):
+                    self._config = await asyncio.to_thread(used.refresh)
+            except (ConfigError, TimeoutError) as error:
+                raise errors.Unauthorized(
+                    401, "Unauthorized", str(error) or "reading credentials took too long"
+                ) from error
             return True
 
     # Objects
@@ -222,7 +236,7 @@ class KubeClient:
         field_selector: str = "",
         page_size: int = PAGE_SIZE,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[tuple[list[dict[str, Any]], str]]:
+    ) -> AsyncGenerator[tuple[list[dict[str, Any]], str]]:
         """Pages of objects with the list's resourceVersion; together one consistent snapshot. Items get apiVersion and kind.
 
         Raises Expired when the snapshot is gone before the last page was read: begin again.
@@ -316,7 +330,7 @@ class KubeClient:
 
     async def stream_lines(
         self, path: str, query: Query | None = None, *, idle_timeout_s: float | None = None, line_max: int = 2**24
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """Lines of a long answer (a watch, a log that is followed), without their line feed, as they come.
 
         Ends when the server ends it. `idle_timeout_s` without a byte raises NoAnswer; a longer line than `line_max` bytes
