@@ -25,6 +25,8 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 
 # Upstream's annotations.
 FT_ENABLED = "ray.io/ft-enabled"
+EXTERNAL_STORAGE_NAMESPACE = "ray.io/external-storage-namespace"
+SERVE_SERVICE = "ray.io/enable-serve-service"
 RECREATE_HASH = "ray.io/upgrade-strategy-recreate-hash"
 KUBERAY_VERSION = "ray.io/kuberay-version"
 OVERWRITE_CONTAINER_CMD = "ray.io/overwrite-container-cmd"
