@@ -121,11 +121,19 @@ class CreateJob(CreateObject):
     kind = kinds.JOB
 
 
+class PatchJob(PatchObject):
+    kind = kinds.JOB
+
+
 class DeleteJob(DeleteObject):
     kind = kinds.JOB
 
 
 class PatchRayJob(PatchObject):
+    kind = kinds.RAYJOB
+
+
+class DeleteRayJob(DeleteObject):
     kind = kinds.RAYJOB
 
 

@@ -10,11 +10,16 @@ from raybus.decide.actions import Action, RayEndpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRayJob:
-    """Ask that the probe polls this submission and wakes the key when what Ray says has changed."""
+    """Ask that the probe polls this submission and wakes the key when what Ray says has changed.
+
+    `token` is copied into each fact: a poll that began before something became known (the end of the submitter, say) carries
+    the old one. With a new token the next poll follows at once.
+    """
 
     endpoint: RayEndpoint
     submission_id: str
     interval_s: float = 3.0
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

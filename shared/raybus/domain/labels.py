@@ -38,3 +38,4 @@ RAYJOB_FINALIZER = "ray.io/rayjob-finalizer"
 # Ours: what a later decision reads back (docs/contracts.md).
 SLOT = "raybus.io/slot"
 HEAD_SESSION = "raybus.io/head-session"
+HEAD_POD = "raybus.io/head-pod"
