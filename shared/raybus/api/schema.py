@@ -26,13 +26,16 @@ def structural(model: type[Wire]) -> Schema:
 @cache
 def core_definitions() -> dict[str, Schema]:
     """Core types by short name, as generate_podschema.py left them; references are {"$ref": short name}. Do not change."""
-    definitions: dict[str, Schema] = json.loads(files("raybus.api").joinpath("data/core.json").read_text())["definitions"]
+    definitions: dict[str, Schema] = json.loads(files("raybus.api").joinpath("data/core.json").read_text())[
+        "definitions"
+    ]
     return definitions
 
 
 def core(name: str) -> Schema:
     """The schema of a core type such as "PodTemplateSpec", references resolved."""
-    return _resolve(core_definitions()[name])
+    resolved: Schema = _resolve(core_definitions()[name])
+    return resolved
 
 
 def _resolve(node: Any) -> Any:
@@ -45,7 +48,9 @@ def _resolve(node: Any) -> Any:
 
 
 def _convert(node: Schema, defs: dict[str, Schema]) -> Schema:
-    extras = {key: value for key, value in node.items() if key.startswith("x-kubernetes-") or key in ("nullable", "minimum")}
+    extras = {
+        key: value for key, value in node.items() if key.startswith("x-kubernetes-") or key in ("nullable", "minimum")
+    }
     default = {"default": node["default"]} if node.get("default") is not None else {}
     own = {"minItems": node["minItems"]} if "minItems" in node else {}
     own |= {"minLength": node["minLength"]} if "minLength" in node else {}
@@ -60,7 +65,9 @@ def _convert(node: Schema, defs: dict[str, Schema]) -> Schema:
 
 
 def _plain(node: Schema, defs: dict[str, Schema]) -> Schema:
-    out = {key: value for key, value in node.items() if key not in (*_DROPPED, "default")}
+    out = {key: value for key, value in node.items() if key not in (*_DROPPED, "default", "const")}
+    if "const" in node:  # a Literal of one value; structural schemas know only enum
+        out["enum"] = [node["const"]]
     if isinstance(out.get("additionalProperties"), dict):
         out["additionalProperties"] = _convert(out["additionalProperties"], defs)
     else:
