@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +110,14 @@ async def test_old_version_warns(kube: KubeClient, real_kubeconfig: str) -> None
 # --- what they do to objects
 
 
-def golden_inputs() -> Iterator[Any]:
+def golden_inputs() -> list[Any]:
     """The subject of each case and its first snapshot."""
+    found = []
     for path in sorted(CASES.glob("*/input.yaml")):
         subject = [document for document in yaml.safe_load_all(path.read_text()) if document][-1]
         first = json.loads(path.with_name("expected.json").read_text())[0]
-        yield pytest.param(subject, first, id=path.parent.name)
+        found.append(pytest.param(subject, first, id=path.parent.name))
+    return found
 
 
 def upstream_accidents(value: Any) -> Any:
