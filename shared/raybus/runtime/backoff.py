@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from raybus.decide.tree import RootKey
@@ -63,4 +64,10 @@ class Backoff:
         self._failures.pop(key, None)
         self._crashes.pop(key, None)
 
-    forget = succeeded
+    def crashes(self, key: RootKey) -> int:
+        return self._crashes.get(key, 0)
+
+    def drop(self, predicate: Callable[[RootKey], bool]) -> None:
+        """Forget the keys of which the predicate holds."""
+        for key in [key for key in {*self._failures, *self._crashes} if predicate(key)]:
+            self.succeeded(key)

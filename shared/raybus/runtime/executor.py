@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from raybus.decide.actions import Action, CreateObject, ExistingObject, Json, Reconsider, RecordEvent
+from raybus.decide.actions import Action, Json, Reconsider, RecordEvent
 from raybus.decide.outcome import Outcome, Result
 from raybus.decide.plan import Plan
 from raybus.decide.tree import RootKey
 from raybus.observe.logging import get_logger
 from raybus.observe.metrics import ControllerMetrics
-from raybus.runtime import faultpoints, outcomes
+from raybus.runtime import faultpoints, outcomes, story
 from raybus.runtime.clock import Clock
 from raybus.runtime.kube_verbs import KubeVerbs
 from raybus.runtime.ports import Events, History, Kube, Mirror
@@ -27,7 +27,6 @@ IN_FLIGHT_PER_KEY = 8
 HANDLER_TIMEOUT_S = 30.0
 EVENT_REPEAT_S = 600.0
 EVENTS_REMEMBERED = 10_000
-MESSAGE_MAX = 1024
 
 Handler = Callable[[Any], Awaitable[Outcome]]
 """Carries out one action of a class it is registered for."""
@@ -111,7 +110,7 @@ class Executor:
             namespace=context.key.namespace,
             name=context.key.name,
             action=name,
-            **_target(action),
+            **story.target(action),
         )
         log.info(_ing(action), reason=action.reason, trigger=context.trigger)
         began = self._clock.monotonic()
@@ -121,7 +120,9 @@ class Executor:
         took_ms = (self._clock.monotonic() - began) * 1000
         self._metrics.actions.labels(name, outcome.result.value).inc()
         if not outcome.ok:
-            log.warning("action without success", result=outcome.result.value, message=outcome.message[:MESSAGE_MAX])
+            log.warning(
+                "action without success", result=outcome.result.value, message=outcome.message[: story.MESSAGE_MAX]
+            )
         self._announce(action, outcome, context)
         self._record(action, outcome, context, took_ms)
         return outcome
@@ -173,41 +174,22 @@ class Executor:
             self._ports.events.record(context.root, "Normal", announce.done, announce.action, note)
         elif announce.failed and outcome.result in _TOLD_FAILURES:
             self._ports.events.record(
-                context.root, "Warning", announce.failed, announce.action, f"{note}: {outcome.message}"[:MESSAGE_MAX]
+                context.root,
+                "Warning",
+                announce.failed,
+                announce.action,
+                f"{note}: {outcome.message}"[: story.MESSAGE_MAX],
             )
 
     def _record(self, action: Action, outcome: Outcome, context: PassContext, took_ms: float) -> None:
         if isinstance(action, Reconsider) or (isinstance(action, RecordEvent) and outcome.result is Result.ALREADY_SO):
             return
-        metadata = (context.root or {}).get("metadata", {})
-        self._ports.history.record(
-            context.key.namespace,
-            context.key.kind,
-            context.key.name,
-            {
-                "what": "action",
-                "time": self._clock.now().isoformat(),
-                "uid": metadata.get("uid", ""),
-                "resourceVersion": metadata.get("resourceVersion", ""),
-                "class": type(action).__name__,
-                **_target(action),
-                "reason": action.reason,
-                "result": outcome.result.value,
-                "code": outcome.code,
-                "message": outcome.message[:MESSAGE_MAX],
-                "ms": round(took_ms, 1),
-            },
-        )
+        key = context.key
+        body = story.action(outcome, context.root, context.trigger, self._clock.now(), took_ms)
+        self._ports.history.record(key.namespace, key.kind, key.name, body)
 
 
 _TOLD_FAILURES = (Result.REFUSED, Result.FAILED, Result.THROTTLED, Result.AMBIGUOUS)
-
-
-def _target(action: Action) -> dict[str, str]:
-    if isinstance(action, CreateObject | ExistingObject):
-        return {"target": f"{action.kind.kind}/{action.name}"}
-    submission = getattr(action, "submission_id", "")
-    return {"target": f"submission/{submission}"} if submission else {}
 
 
 def _ing(action: Action) -> str:
