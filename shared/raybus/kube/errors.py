@@ -39,6 +39,10 @@ class KubeError(Exception):
     def causes(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(self.details.get("causes") or ())
 
+    def about(self, field: str) -> bool:
+        """Whether a cause names this field."""
+        return any(cause.get("field") == field for cause in self.causes)
+
     @property
     def namespace_terminating(self) -> bool:
         """Nothing can be created in this namespace any more."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 
+class LineTooLongError(ValueError):
+    """A line exceeds what its reader is willing to keep."""
+
+
 class LineSplitter:
-    """Lines end in a line feed, which is not part of them. A line longer than `line_max` bytes raises ValueError."""
+    """Lines end in a line feed, which is not part of them. One of more than `line_max` bytes raises LineTooLongError."""
 
     def __init__(self, line_max: int) -> None:
         self._line_max = line_max
@@ -22,7 +26,7 @@ class LineSplitter:
             self._parts.append(tail)
             self._size += len(tail)
         if self._size > self._line_max or any(len(line) > self._line_max for line in lines):
-            raise ValueError(f"a line is longer than {self._line_max} bytes")
+            raise LineTooLongError(f"a line is longer than {self._line_max} bytes")
         return lines
 
     def rest(self) -> bytes:

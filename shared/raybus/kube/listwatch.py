@@ -43,6 +43,13 @@ class ListComplete:
 
 
 @dataclass(frozen=True, slots=True)
+class Watching:
+    """The server has accepted the watch (again): changes after this resourceVersion will come."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     obj: dict[str, Any]
@@ -63,7 +70,7 @@ class Interrupted:
     delay_s: float
 
 
-ListWatchEvent = ListBegun | Listed | ListComplete | Changed | Bookmark | Interrupted
+ListWatchEvent = ListBegun | Listed | ListComplete | Watching | Changed | Bookmark | Interrupted
 
 
 class ListWatch:
@@ -113,8 +120,9 @@ class ListWatch:
                 brought = False
                 async with contextlib.aclosing(self._watch(position.resource_version, relist_at)) as watching:
                     async for version, event in watching:
-                        brought = True
-                        position = position.reached(version)
+                        if not isinstance(event, Watching):
+                            brought = True
+                            position = position.reached(version)
                         yield event
                 position, following = watchplan.after_end(
                     position,
@@ -145,7 +153,7 @@ class ListWatch:
                     yield Listed(items)
         yield ListComplete(reached)
 
-    async def _watch(self, version: str, relist_at: float) -> AsyncGenerator[tuple[str, Changed | Bookmark]]:
+    async def _watch(self, version: str, relist_at: float) -> AsyncGenerator[tuple[str, Watching | Changed | Bookmark]]:
         """Changes after `version`, each with the resourceVersion reached, until the server ends or a relist is due."""
         loop = asyncio.get_running_loop()
         remaining = relist_at - loop.time()
@@ -159,8 +167,9 @@ class ListWatch:
             query["labelSelector"] = self._selector
         if self._field_selector:
             query["fieldSelector"] = self._field_selector
-        lines = self._client.stream_lines(self._kind.path(self._namespace), query, idle_timeout_s=SILENCE_S)
-        async with contextlib.aclosing(lines):
+        path = self._kind.path(self._namespace)
+        async with self._client.open_stream(path, query, idle_timeout_s=SILENCE_S) as lines:
+            yield version, Watching(version)
             async for line in lines:
                 if line:
                     yield self._decoded(line)

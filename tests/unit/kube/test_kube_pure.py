@@ -20,7 +20,9 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def status(code: int, reason: str, **more: object) -> bytes:
-    return orjson.dumps({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "words", **more})
+    return orjson.dumps(
+        {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "words", **more}
+    )
 
 
 class TestErrors:
