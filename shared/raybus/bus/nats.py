@@ -1,0 +1,334 @@
+"""The port on a real NATS server: nats-py for the connection, JetStream's own API over it.
+
+The library's pull and key-value watch are not used: after a server restart they are blind for many seconds. Of nats-py this
+module needs publish, subscribe and request alone, so another client library would change this file and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import nats.errors
+import orjson
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from raybus.bus.follow import NatsFollower
+from raybus.bus.transport import (
+    BodyTooLarge,
+    BusTimeout,
+    ConnectionCallback,
+    Message,
+    MessageCallback,
+    Refused,
+    SignalCallback,
+    StreamConfig,
+    StreamInfo,
+    StreamMissing,
+    Unavailable,
+    WrongSequence,
+    nothing,
+)
+
+log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_RECONNECT_WAIT_S = 0.1
+_PING_S = 10
+_MISSED_PINGS = 2
+_CLOSE_S = 5.0
+_PENDING_BYTES = 128 << 20
+
+_NO_MESSAGE = 10037
+_NO_STREAM = 10059
+_NAME_IN_USE = 10058
+_WRONG_SEQUENCE = (10071, 10164)
+_TOO_LARGE = 10054
+
+
+class NatsBus:
+    """One connection to NATS. `urls` as nats-py takes them; `name` is shown by the server's monitoring.
+
+    `inbox_prefix` is where answers arrive: a user with narrow rights may subscribe to its own only.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        name: str = "raybus",
+        inbox_prefix: str = "_INBOX",
+        tls: ssl.SSLContext | None = None,
+        nkeys_seed: str | None = None,
+        credentials: str | None = None,
+    ) -> None:
+        self._urls = [urls] if isinstance(urls, str) else list(urls)
+        self._options: dict[str, Any] = {"name": name, "inbox_prefix": inbox_prefix.encode()}
+        for option, value in (("tls", tls), ("nkeys_seed", nkeys_seed), ("user_credentials", credentials)):
+            if value is not None:
+                self._options[option] = value
+        self._client = Client()
+        self._callbacks: list[ConnectionCallback] = []
+        self._followers: set[NatsFollower] = set()
+
+    @property
+    def connected(self) -> bool:
+        return self._client.is_connected
+
+    @property
+    def max_payload(self) -> int:
+        return self._client.max_payload
+
+    async def connect(self, timeout_s: float = 30.0) -> None:
+        """Connect, waiting for a server that is not there yet. Raises Unavailable after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._client.connect(
+                    self._urls,
+                    max_reconnect_attempts=-1,
+                    # The library waits for whole seconds by default; its annotation says int, its code takes any number.
+                    reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]
+                    ping_interval=_PING_S,
+                    max_outstanding_pings=_MISSED_PINGS,
+                    error_cb=_log_error,
+                    disconnected_cb=self._disconnected,
+                    reconnected_cb=self._reconnected,
+                    **self._options,
+                )
+        except TimeoutError as error:
+            raise Unavailable(f"no NATS server answers at {', '.join(self._urls)}: is nats-server running?") from error
+        except (nats.errors.Error, OSError) as error:
+            raise Unavailable(f"NATS at {', '.join(self._urls)} refused the connection: {error}") from error
+
+    async def close(self) -> None:
+        for follower in list(self._followers):
+            await follower.close()
+        # A connection that is just being lost may raise while it is closed; there is nothing left to do about it then.
+        with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._client.close()
+
+    def on_connection(self, callback: ConnectionCallback) -> Callable[[], None]:
+        self._callbacks.append(callback)
+
+        def off() -> None:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+        return off
+
+    async def _disconnected(self) -> None:
+        log.warning("nats_disconnected", urls=self._urls)
+        self._tell(connected=False)
+
+    async def _reconnected(self) -> None:
+        log.info("nats_reconnected", url=self._client.connected_url.netloc if self._client.connected_url else "")
+        self._tell(connected=True)
+
+    def _tell(self, *, connected: bool) -> None:
+        for callback in list(self._callbacks):
+            callback(connected)
+
+    async def ensure_stream(self, config: StreamConfig) -> StreamInfo:
+        wanted = _stream_config(config)
+        try:
+            answer = await self.api(f"$JS.API.STREAM.CREATE.{config.name}", wanted, 5.0)
+        except Refused as error:
+            if error.code != _NAME_IN_USE:
+                raise
+            answer = await self.api(f"$JS.API.STREAM.UPDATE.{config.name}", wanted, 5.0)
+        return _stream_info(answer)
+
+    async def stream_info(self, name: str, timeout_s: float = 2.0) -> StreamInfo:
+        return _stream_info(await self.api(f"$JS.API.STREAM.INFO.{name}", None, timeout_s))
+
+    async def publish(
+        self,
+        subject: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        expect_last_seq: int | None = None,
+        ttl_s: int | None = None,
+        timeout_s: float = 2.0,
+    ) -> int:
+        sent = dict(headers) if headers else {}
+        if expect_last_seq is not None:
+            sent["Nats-Expected-Last-Subject-Sequence"] = str(expect_last_seq)
+        if ttl_s is not None:
+            sent["Nats-TTL"] = f"{ttl_s}s"
+        answer = await self._request(subject, body, sent or None, timeout_s)
+        _raise_for_error(answer, subject)
+        return int(answer["seq"])
+
+    async def last(self, stream: str, subject: str, timeout_s: float = 2.0) -> Message | None:
+        try:
+            answer = await self.api(f"$JS.API.STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, timeout_s)
+        except Refused as error:
+            if error.code == _NO_MESSAGE:
+                return None
+            raise
+        found = answer["message"]
+        return Message(
+            found["subject"],
+            base64.b64decode(found.get("data", "")),
+            _headers(base64.b64decode(found.get("hdrs", ""))),
+            int(found["seq"]),
+            _epoch(found["time"]),
+        )
+
+    async def purge(self, stream: str, subject: str | None = None, timeout_s: float = 5.0) -> int:
+        body = {"filter": subject} if subject else None
+        return int((await self.api(f"$JS.API.STREAM.PURGE.{stream}", body, timeout_s))["purged"])
+
+    async def follow(
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        *,
+        on_message: MessageCallback,
+        on_caught_up: SignalCallback = nothing,
+        on_gap: SignalCallback = nothing,
+        headers_only: bool = False,
+    ) -> NatsFollower:
+        follower = NatsFollower(
+            self,
+            stream,
+            tuple(subjects),
+            on_message=on_message,
+            on_caught_up=on_caught_up,
+            on_gap=on_gap,
+            headers_only=headers_only,
+            on_close=self._followers.discard,
+        )
+        self._followers.add(follower)
+        await follower.start()
+        return follower
+
+    def new_inbox(self) -> str:
+        return self._client.new_inbox()
+
+    async def subscribe(self, subject: str, callback: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        return await self._client.subscribe(subject, cb=callback, pending_bytes_limit=_PENDING_BYTES)
+
+    async def send(self, subject: str, body: bytes, reply: str) -> None:
+        """Publish without waiting for an answer; raises Unavailable when not connected."""
+        if not self._client.is_connected:
+            raise Unavailable("not connected to NATS")
+        await self._client.publish(subject, body, reply=reply)
+
+    async def api(self, subject: str, body: Mapping[str, Any] | None, timeout_s: float) -> dict[str, Any]:
+        """One request to JetStream's API."""
+        answer = await self._request(subject, orjson.dumps(body) if body is not None else b"", None, timeout_s)
+        _raise_for_error(answer, subject)
+        return answer
+
+    async def _request(
+        self,
+        subject: str,
+        body: bytes,
+        headers: dict[str, str] | None,
+        timeout_s: float,
+    ) -> dict[str, Any]:
+        # A disconnected client would keep the message and send it after its caller has given up.
+        if not self._client.is_connected:
+            raise Unavailable(f"not connected to NATS: {subject} was not sent")
+        try:
+            message = await self._client.request(subject, body, timeout=timeout_s, headers=headers)
+        except nats.errors.NoRespondersError as error:
+            raise Unavailable(f"no stream takes {subject}, or JetStream is not ready") from error
+        except nats.errors.MaxPayloadError as error:
+            raise BodyTooLarge(f"{subject}: {len(body)} bytes, the server takes {self.max_payload}") from error
+        except (nats.errors.TimeoutError, TimeoutError) as error:
+            raise BusTimeout(f"no answer to {subject} within {timeout_s} s") from error
+        except (nats.errors.Error, OSError) as error:
+            raise BusTimeout(f"{subject}: the connection failed ({error!r})") from error
+        try:
+            answer = orjson.loads(message.data)
+        except orjson.JSONDecodeError as error:
+            raise Refused(f"{subject}: the answer is not JSON") from error
+        return answer if isinstance(answer, dict) else {}
+
+
+async def _log_error(error: Exception) -> None:
+    # The library reports each failed attempt to connect here; what it means is told by nats_disconnected.
+    if isinstance(error, OSError):
+        log.debug("nats_connect_failed", error=str(error))
+    else:
+        log.warning("nats_error", error=str(error) or repr(error))
+
+
+def _raise_for_error(answer: Mapping[str, Any], subject: str) -> None:
+    error = answer.get("error")
+    if not error:
+        return
+    code, text = int(error.get("err_code", 0)), f"{subject}: {error.get('description', 'refused')}"
+    if code in _WRONG_SEQUENCE:
+        raise WrongSequence(text)
+    if code == _NO_STREAM:
+        raise StreamMissing(text)
+    if code == _TOO_LARGE:
+        raise BodyTooLarge(text)
+    if error.get("code") == 503:
+        raise Unavailable(text)
+    raise Refused(text, code)
+
+
+def _stream_config(config: StreamConfig) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "name": config.name,
+        "subjects": list(config.subjects),
+        "retention": "limits",
+        "storage": "file",
+        "discard": "old",
+        "num_replicas": config.replicas,
+        "max_msgs_per_subject": config.max_msgs_per_subject,
+        "max_msgs": -1,
+        "max_consumers": -1,
+        "max_bytes": config.max_bytes or -1,
+        "max_age": config.max_age_s * _SECOND,
+        "allow_direct": True,
+        "allow_msg_ttl": True,
+        "deny_delete": config.deny_delete,
+        "deny_purge": config.deny_purge,
+        "compression": "s2" if config.compress else "none",
+        "metadata": dict(config.metadata),
+    }
+    if config.marker_ttl_s:
+        # Markers of expired messages need roll-up headers; the server would switch them on by itself.
+        out |= {"subject_delete_marker_ttl": config.marker_ttl_s * _SECOND, "allow_rollup_hdrs": True}
+    return out
+
+
+def _stream_info(answer: Mapping[str, Any]) -> StreamInfo:
+    config, state = answer["config"], answer["state"]
+    return StreamInfo(
+        name=config["name"],
+        created=answer["created"],
+        messages=int(state["messages"]),
+        last_seq=int(state["last_seq"]),
+        metadata=config.get("metadata") or {},
+    )
+
+
+def _headers(block: bytes) -> dict[str, str]:
+    """The header block of a stored message: a version line, then `name: value` lines."""
+    lines = block.decode(errors="replace").split("\r\n")[1:]
+    pairs = (line.partition(":") for line in lines if line)
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def _epoch(time: str) -> float:
+    """RFC 3339 with up to nine digits, as seconds since the epoch."""
+    seconds, _, rest = time.partition(".")
+    whole = datetime.fromisoformat(f"{seconds.rstrip('Z')}+00:00").timestamp()
+    digits = rest.rstrip("Z")
+    return whole + (int(digits) / 10 ** len(digits) if digits.isdigit() else 0.0)
