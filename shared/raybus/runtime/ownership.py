@@ -8,10 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from raybus.observe.logging import get_logger
-
-READ_TIMEOUT_S = 60.0
-RETRY_S = 1.0
+READ_TIMEOUT_S = 20.0
 
 ReadPartitions = Callable[[frozenset[int]], Awaitable[None]]
 
@@ -23,31 +20,25 @@ class Ownership:
         self._reading: frozenset[int] = frozenset()  # what the mirror was last told to hold
         self._ready: frozenset[int] = frozenset()
         self._lock = asyncio.Lock()
-        self._log = get_logger()
 
     @property
     def ready(self) -> frozenset[int]:
         """Partitions that may be worked on."""
         return self._ready
 
-    @property
-    def wanted(self) -> frozenset[int]:
-        """Partitions whose lease is held, read or not."""
-        return frozenset(self._wanted)
-
     async def gain(self, part: int) -> frozenset[int]:
-        """The lease of `part` was gained. Answers the partitions that became ready, when they are; empty if another call's did."""
+        """The lease of `part` was gained. Answers the partitions that became ready now; empty if another call's answer had it.
+
+        Raises what reading raises, or TimeoutError: call again while the lease is held.
+        """
         self._wanted.add(part)
-        while part in self._wanted:
-            async with self._lock:
-                if part in self._ready:
-                    return frozenset()
-                if await self._take(frozenset(self._wanted)):
-                    new = self._reading.intersection(self._wanted) - self._ready
-                    self._ready = self._ready.union(new)
-                    return new
-            await asyncio.sleep(RETRY_S)
-        return frozenset()
+        async with self._lock:
+            if part in self._ready or part not in self._wanted:
+                return frozenset()
+            await self._take(frozenset(self._wanted))
+            new = self._reading.intersection(self._wanted) - self._ready
+            self._ready |= new
+            return new
 
     async def lose(self, part: int) -> None:
         """The lease of `part` was lost or is about to be released: at once nothing of it is ready."""
@@ -57,14 +48,7 @@ class Ownership:
             if not self._reading <= self._wanted:
                 await self._take(self._reading.intersection(self._wanted))
 
-    async def _take(self, target: frozenset[int]) -> bool:
-        try:
-            async with asyncio.timeout(READ_TIMEOUT_S):
-                await self._read(target)
-        except Exception as error:  # noqa: BLE001 - the bus may be down in any way; the lease decides how long we try
-            self._log.warning(
-                "could not read the partitions", partitions=sorted(target), error=str(error) or repr(error)
-            )
-            return False
+    async def _take(self, target: frozenset[int]) -> None:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            await self._read(target)
         self._reading = target
-        return True
