@@ -93,8 +93,12 @@ class CreatePod(CreateObject):
     kind = kinds.POD
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletePod(DeleteObject):
-    kind = kinds.POD
+    """`group` is the pod's value of label ray.io/group, for what is said about the deletion."""
+
+    kind: ClassVar[Kind] = kinds.POD
+    group: str = ""
 
 
 class CreateService(CreateObject):
@@ -103,6 +107,30 @@ class CreateService(CreateObject):
 
 class PatchService(PatchObject):
     kind = kinds.SERVICE
+
+
+class CreateServiceAccount(CreateObject):
+    """One that exists already is success, whoever made it: users prepare accounts of their own."""
+
+    kind = kinds.SERVICE_ACCOUNT
+
+
+class CreateRole(CreateObject):
+    kind = kinds.ROLE
+
+
+class CreateRoleBinding(CreateObject):
+    kind = kinds.ROLE_BINDING
+
+
+class CreateIngress(CreateObject):
+    kind = kinds.INGRESS
+
+
+class CreateAuthSecret(CreateObject):
+    """Create the Secret with a token drawn at random; one that exists already is success and keeps its token."""
+
+    kind = kinds.SECRET
 
 
 class CreateRayCluster(CreateObject):

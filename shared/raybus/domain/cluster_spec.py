@@ -114,6 +114,19 @@ def token_auth(spec: Json) -> bool:
     return (spec.get("authOptions") or {}).get("mode") == "token"
 
 
+def kubernetes_token_auth(spec: Json) -> bool:
+    """Whether Ray asks Kubernetes about tokens, so that pods show their service account's."""
+    return token_auth(spec) and bool(spec["authOptions"].get("enableK8sTokenAuth"))
+
+
+def makes_auth_secret(spec: Json) -> bool:
+    """Whether a Secret with a token has to be made: asked for, and none of the user's named."""
+    options = spec.get("authOptions")
+    return options is not None and not (
+        options.get("mode") == "disabled" or options.get("enableK8sTokenAuth") or options.get("secretName")
+    )
+
+
 def fault_tolerant(spec: Json, annotations: Mapping[str, str]) -> bool:
     """Whether the GCS keeps its state outside the head, by options or by the older annotation."""
     return spec.get("gcsFaultToleranceOptions") is not None or annotations.get(labels.FT_ENABLED, "").lower() == "true"

@@ -41,6 +41,10 @@ SECRET = Kind("", "v1", "Secret", "secrets")
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+INGRESS = Kind("networking.k8s.io", "v1", "Ingress", "ingresses")
 JOB = Kind("batch", "v1", "Job", "jobs")
 EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
@@ -50,7 +54,7 @@ RAYSERVICE = Kind("ray.io", "v1", "RayService", "rayservices")
 RAYCRONJOB = Kind("ray.io", "v1", "RayCronJob", "raycronjobs")
 
 ALL_KINDS: tuple[Kind, ...] = (
-    POD, SERVICE, SECRET, CONFIG_MAP, NAMESPACE, NODE, JOB, EVENT, CRD, RAYCLUSTER, RAYJOB, RAYSERVICE, RAYCRONJOB,
+    POD, SERVICE, SECRET, CONFIG_MAP, NAMESPACE, NODE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, INGRESS, JOB, EVENT, CRD, RAYCLUSTER, RAYJOB, RAYSERVICE, RAYCRONJOB,
 )  # fmt: skip
 _BY_KIND = {kind.kind: kind for kind in ALL_KINDS}
 

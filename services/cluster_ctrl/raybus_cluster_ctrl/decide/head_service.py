@@ -1,0 +1,25 @@
+"""The head Service: made when there is none, and never changed afterwards. Pure."""
+
+from __future__ import annotations
+
+from raybus.decide.actions import Announce, CreateService
+from raybus.domain import services
+from raybus_cluster_ctrl.decide.part import Part
+from raybus_cluster_ctrl.policy import Policy
+from raybus_cluster_ctrl.world import ClusterWorld
+
+
+def decide(world: ClusterWorld, policy: Policy) -> Part:
+    if world.head_services:
+        return Part()
+    cluster = world.present
+    body = services.head_service(
+        cluster.name, cluster.namespace, cluster.spec, cluster.owner, cluster_ip=policy.cluster_ip_head_service
+    )
+    announce = Announce(
+        action="Create",
+        done="CreatedService",
+        failed="FailedToCreateService",
+        note=f"head Service {cluster.namespace}/{body['metadata']['name']}",
+    )
+    return Part(actions=(CreateService(body=body, reason="there is no head Service", announce=announce),))

@@ -1,0 +1,64 @@
+"""The two decisions of a pass: what to do, and what to say about it afterwards. Pure.
+
+What may live here: the order of the concerns. Each of them is a module beside this one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from raybus.decide.actions import RecordEvent
+from raybus.decide.outcome import Outcome
+from raybus.decide.plan import NOTHING, Plan
+from raybus_cluster_ctrl.decide import access, events, head, head_service, status, validation, workers
+from raybus_cluster_ctrl.decide.part import joined
+from raybus_cluster_ctrl.decide.validation import Refusal
+from raybus_cluster_ctrl.policy import Policy
+from raybus_cluster_ctrl.world import ClusterWorld
+
+
+def decide(world: ClusterWorld, /, *, policy: Policy, now: datetime) -> Plan:  # noqa: ARG001 - every decision is given the time
+    """What the cluster lacks or has too much. Service, head and workers come side by side: workers wait for the head."""
+    refused = validation.refusal(world, policy)
+    if refused:
+        return _said(world, refused)
+    parts = [head_service.decide(world, policy)]
+    held_back = head.held_back(world)
+    if not held_back:
+        parts += [access.decide(world), head.decide(world, policy)]
+        parts += [workers.decide(world, group, policy) for group in world.groups]
+    whole = joined(parts)
+    return Plan(
+        steps=tuple(step for step in (whole.first, whole.actions) if step),
+        confirm=whole.confirm,
+        notes=(*whole.notes, held_back) if held_back else whole.notes,
+    )
+
+
+def conclude(world: ClusterWorld, outcomes: tuple[Outcome, ...], /, *, policy: Policy, now: datetime) -> Plan:
+    """Status and events, from the world as it is after the actions of the pass."""
+    if world.cluster is None or validation.refusal(world, policy):
+        return NOTHING
+    told = events.of_pods(world, outcomes)
+    new = status.compute(world, outcomes, policy, now)
+    if not status.worth_writing(world.status, new):
+        return Plan(steps=(told,) if told else ())
+    due = status.due_at(world.status, new, policy.status_interval_s)
+    if due is not None and due > now:
+        return Plan(steps=(told,) if told else (), wake_at=due)
+    return Plan(steps=((status.patch(world, new), *told),))
+
+
+def _said(world: ClusterWorld, refused: Refusal) -> Plan:
+    if not refused.event_reason:
+        return Plan(notes=(refused.words,))
+    cluster = world.present
+    event = RecordEvent(
+        reason=refused.words,
+        regarding=cluster.root,
+        type="Warning",
+        event_reason=refused.event_reason,
+        action="Validate",
+        note=f"{cluster.namespace}/{cluster.name}: {refused.words}"[: events.NOTE_MAX],
+    )
+    return Plan(steps=((event,),), notes=(refused.words,))

@@ -1,0 +1,125 @@
+"""Reads a tree, as the mirror or a fresh read shows it, into the world that decisions are made on.
+
+What may live here: reading of Kubernetes objects into values. No decision, no input or output.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from raybus.decide.tree import RootKey, Tree
+from raybus.domain import cluster_spec, kinds, labels, owners, services
+from raybus_cluster_ctrl.build.target import Cluster
+from raybus_cluster_ctrl.world import ClusterWorld, Place, Pod
+
+Json = Mapping[str, Any]
+
+_NEEDED = frozenset({kinds.POD.kind, kinds.SERVICE.kind})
+_REMEMBERED = 20_000
+_HEAD_SERVICE_LABELS = (labels.CLUSTER, labels.NODE_TYPE, labels.IDENTIFIER)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Of one RayCluster: creation time and uid of the newest pod in each place."""
+
+    uid: str
+    newest: dict[Place, tuple[str, str]] = field(default_factory=dict)
+
+
+class Observer:
+    """Remembers which pod stood where, so that its successor gets another name. Forgetting costs nothing but that."""
+
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        self._limit = remembered
+        self._seen: OrderedDict[RootKey, _Seen] = OrderedDict()
+
+    def __call__(self, tree: Tree) -> ClusterWorld:
+        if tree.root is None:
+            self._seen.pop(tree.key, None)
+            return ClusterWorld(cluster=None)
+        cluster = Cluster(tree.root)
+        ray_containers = _ray_containers(cluster.spec)
+        pods = tuple(_pod(obj, cluster.uid, ray_containers) for obj in tree.of(kinds.POD.kind))
+        return ClusterWorld(
+            cluster=cluster,
+            pods=pods,
+            head_services=tuple(_head_services(cluster, tree.of(kinds.SERVICE.kind))),
+            groups=cluster_spec.worker_groups(cluster.spec),
+            complete=tree.complete >= _NEEDED,
+            last_seen=self._remember(tree.key, cluster.uid, pods),
+        )
+
+    def _remember(self, key: RootKey, uid: str, pods: Iterable[Pod]) -> Mapping[Place, str]:
+        seen = self._seen.get(key)
+        if seen is None or seen.uid != uid:
+            seen = self._seen[key] = _Seen(uid)
+        self._seen.move_to_end(key)
+        if len(self._seen) > self._limit:
+            self._seen.popitem(last=False)
+        for pod in pods:
+            if pod.ours and pod.slot is not None:
+                place = (pod.group, pod.slot)
+                seen.newest[place] = max(seen.newest.get(place, ("", "")), (pod.created, pod.uid))
+        return {place: pod_uid for place, (_, pod_uid) in seen.newest.items()}
+
+
+def _ray_containers(spec: Json) -> dict[str, str]:
+    """Group -> name of its Ray container, as the template says now."""
+    groups = {labels.HEAD_GROUP: spec.get("headGroupSpec") or {}}
+    groups |= {str(group.get("groupName")): group for group in spec.get("workerGroupSpecs") or ()}
+    named = {}
+    for name, group in groups.items():
+        containers: Sequence[Json] = ((group.get("template") or {}).get("spec") or {}).get("containers") or ({},)
+        named[name] = str(containers[0].get("name", ""))
+    return named
+
+
+def _pod(obj: Json, cluster_uid: str, ray_containers: Mapping[str, str]) -> Pod:
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    marks = metadata.get("labels") or {}
+    group = str(marks.get(labels.GROUP, ""))
+    return Pod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node_type=str(marks.get(labels.NODE_TYPE, "")),
+        group=group,
+        slot=_slot(metadata),
+        phase=str(status.get("phase", "")),
+        ip=str(status.get("podIP", "")),
+        created=str(metadata.get("creationTimestamp", "")),
+        restart_policy=str(spec.get("restartPolicy", "Always")),
+        terminating="deletionTimestamp" in metadata,
+        ours=owners.controller_uid(obj) == cluster_uid,
+        ray_ended=_ray_ended(spec, status, ray_containers.get(group, "")),
+        ready=next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), None),
+        status=status,
+    )
+
+
+def _slot(metadata: Json) -> int | None:
+    """The pod's place in its group; pods that another operator made have it in a label."""
+    text = (metadata.get("annotations") or {}).get(labels.SLOT)
+    if text is None:
+        text = (metadata.get("labels") or {}).get(labels.REPLICA_INDEX, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _ray_ended(spec: Json, status: Json, expected: str) -> bool:
+    """Matched by name: a container that something put in front of Ray's must not be taken for it."""
+    names = [container.get("name") for container in spec.get("containers") or ()]
+    name = expected if expected in names else next(iter(names), None)
+    statuses = status.get("containerStatuses") or ()
+    state = next((entry.get("state") or {} for entry in statuses if entry.get("name") == name), {})
+    return "terminated" in state
+
+
+def _head_services(cluster: Cluster, found: Iterable[Json]) -> Iterable[Json]:
+    wanted = services.head_selector(cluster.name, cluster.spec)
+    for service in found:
+        marks = service["metadata"].get("labels") or {}
+        if all(marks.get(key) == wanted[key] for key in _HEAD_SERVICE_LABELS):
+            yield service
