@@ -42,7 +42,7 @@ LOSE_WAIT_S = 5.0
 
 
 class Controller(Generic[W]):
-    """Give `on_change` to the mirror, `gained` and `lost` to the leases; `start`, then `stop`.
+    """Give `on_change` to the mirror, `gained` and `lost` to the leases; `start`, at the end `drain` and `close`.
 
     `mine` asks the leases about a partition; `read` is Mirror.own.
     """
@@ -86,6 +86,7 @@ class Controller(Generic[W]):
         self._unread: set[RootKey] = set()  # trees whose next creations rest on a fresh read
         self._deferred: dict[RootKey, str] = {}  # due, but their partition is being read again
         self._worker_count = workers
+        self._draining = False
         self._workers: list[asyncio.Task[None]] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._log = get_logger(controller=spec.name)
@@ -96,19 +97,22 @@ class Controller(Generic[W]):
         self._workers = [asyncio.create_task(self._work(), name=f"worker {n}") for n in range(self._worker_count)]
         self._resync_slice(0)
 
-    async def stop(self, drain_s: float) -> bool:
-        """Begin no new pass and let the running ones end; False if some had to be cut off after `drain_s` seconds."""
+    async def drain(self, limit_s: float) -> bool:
+        """Begin no new pass and let the running ones end; False if some still ran after `limit_s` seconds."""
+        self._draining = True
         self.queue.pause()
         for timer in self._timers.values():
             timer.cancel()
-        drained = await self.queue.wait_done(lambda _key: True, drain_s)
+        return await self.queue.wait_done(lambda _key: True, limit_s)
+
+    async def close(self) -> None:
+        """End workers and probes. A pass that still runs is cut off, as by a crash: the next owner finds what it did."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
         if self.probes:
             await self.probes.close()
         self.queue.drop(lambda _key: True)
-        return drained
 
     # What makes trees due
 
@@ -173,7 +177,8 @@ class Controller(Generic[W]):
         self._after("resync", RESYNC_S / RESYNC_SLICES, self._resync_slice, (number + 1) % RESYNC_SLICES)
 
     def _after(self, name: str, wait_s: float, call: Callable[..., None], *arguments: object) -> None:
-        self._timers[name] = asyncio.get_running_loop().call_later(wait_s, call, *arguments)
+        if not self._draining:
+            self._timers[name] = asyncio.get_running_loop().call_later(wait_s, call, *arguments)
 
     # Whether a pass may begin
 
@@ -206,7 +211,7 @@ class Controller(Generic[W]):
     def _recheck(self) -> None:
         """Runs only while something waits for markers or for a partition that is read again."""
         del self._timers["recheck"]
-        if self.queue.paused and not self.stale_kinds():
+        if self.queue.paused and not self._draining and not self.stale_kinds():
             self._log.info("markers are fresh again")
             self.queue.resume()
         caught_up = [key for key in self._deferred if self._ports.mirror.caught_up(self._part(key))]
@@ -223,6 +228,9 @@ class Controller(Generic[W]):
             try:
                 if self._may_begin(due):
                     await self._pass(due)
+            except Exception as error:  # noqa: BLE001 - a worker must outlive any bug
+                self._log.exception("bug in a pass", namespace=due.key.namespace, name=due.key.name)
+                self._crashed(due.key, error)
             finally:
                 self.queue.done(due.key)
 

@@ -95,7 +95,7 @@ def _explained(settings: type[ServiceSettings], item: Mapping[str, Any], given: 
         return str(item["msg"])
     message = str(item["msg"]).removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
-    secret = fields[name].annotation is SecretStr
+    secret = fields[name].annotation is SecretStr or "password" in message
     value = "" if secret or item["type"] == "missing" else f" (got {str(item['input'])[:80]!r})"
     return f"{_source(settings, name, given)}: {message}{value}"
 

@@ -11,7 +11,7 @@ import secrets
 import socket
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from raybus.observe.logging import LEVELS
@@ -28,10 +28,10 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="RAYBUS_", extra="ignore", populate_by_name=True, frozen=True)
 
     nats_url: str = Field("nats://127.0.0.1:4222", description="NATS servers, separated by commas")
-    nats_user: str = Field("", description="NATS user name, if the server asks for one")
-    nats_password: SecretStr = Field(SecretStr(""), description="NATS password; better given as RAYBUS_NATS_PASSWORD")
-    nats_credentials: str = Field("", description="file with NATS credentials (JWT and seed)")
+    nats_credentials_file: str = Field("", description="file with NATS credentials (JWT and seed)")
+    nats_nkey_file: str = Field("", description="file with a NATS NKey seed")
     nats_ca_file: str = Field("", description="CA certificate of the NATS servers, for tls:// addresses")
+    nats_inbox_prefix: str = Field("_INBOX", description="where answers arrive, for a NATS user with narrow rights")
     nats_wait_s: float = Field(60.0, gt=0, description="seconds to wait for NATS and its streams at the start")
     kubeconfig: str = Field(
         "", description="kubeconfig file; empty: KUBECONFIG, ~/.kube/config or the pod's service account"
@@ -64,6 +64,13 @@ class ServiceSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, configfile.Source(settings_cls, init_settings, env_settings)
+
+    @field_validator("nats_url")
+    @classmethod
+    def _no_password(cls, value: str) -> str:
+        if "@" in value:
+            raise ValueError("must not contain a password, because it is shown in logs; use --nats-credentials-file")
+        return value
 
     @field_validator("namespaces", mode="before")
     @classmethod

@@ -1,0 +1,96 @@
+"""From settings to open connections: NATS and the API server, each with a limit and a clear message when it is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from raybus.bus import streams
+from raybus.bus.nats import NatsBus
+from raybus.bus.streams import StreamSettings
+from raybus.bus.transport import Bus, BusError
+from raybus.kube import config
+from raybus.kube.client import KubeClient
+from raybus.kube.errors import KubeError
+from raybus.observe.logging import get_logger
+from raybus.runtime.settings import ServiceSettings
+
+KUBE_WAIT_S = 60.0
+KUBE_RETRY_S = 1.0
+_LASTING = (401, 403, 404)  # answers that waiting does not change
+
+
+class StartError(Exception):
+    """The service cannot start; the text says what is missing and what to do."""
+
+
+@asynccontextmanager
+async def nats(settings: ServiceSettings, name: str) -> AsyncIterator[NatsBus]:
+    """A connection to NATS. Raises StartError if no server answers within --nats-wait-s."""
+    try:
+        tls = ssl.create_default_context(cafile=settings.nats_ca_file) if settings.nats_ca_file else None
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(f"--nats-ca-file {settings.nats_ca_file}: {error}") from None
+    bus = NatsBus(
+        [url.strip() for url in settings.nats_url.split(",")],
+        name=f"{name} {settings.replica_id}",
+        inbox_prefix=settings.nats_inbox_prefix,
+        tls=tls,
+        nkeys_seed=settings.nats_nkey_file or None,
+        credentials=settings.nats_credentials_file or None,
+    )
+    try:
+        try:
+            await bus.connect(settings.nats_wait_s)
+        except BusError as error:
+            raise StartError(f"{error} (--nats-url)") from None
+        yield bus
+    finally:
+        await bus.close()
+
+
+@asynccontextmanager
+async def kube(settings: ServiceSettings, name: str) -> AsyncIterator[tuple[KubeClient, str]]:
+    """A client of the API server, and the uid of the cluster. Raises StartError if it does not answer within 60 s."""
+    try:
+        loaded = await asyncio.to_thread(config.load, settings.kubeconfig or None)
+    except config.ConfigError as error:
+        raise StartError(f"{error} (--kubeconfig)") from None
+    async with KubeClient(loaded, user_agent=f"raybus-{name}") as client:
+        yield client, await _cluster_uid(client)
+
+
+async def _cluster_uid(client: KubeClient) -> str:
+    log = get_logger()
+    last: KubeError | None = None
+    try:
+        async with asyncio.timeout(KUBE_WAIT_S):
+            while True:
+                try:
+                    return await client.cluster_uid()
+                except KubeError as error:
+                    if error.code in _LASTING:
+                        raise StartError(
+                            f"the API server {client.config.server} refuses to show the namespace kube-system: {error.message}"
+                        ) from None
+                    last = error
+                    log.info("waiting for the API server", server=client.config.server, error=error.message)
+                await asyncio.sleep(KUBE_RETRY_S)
+    except TimeoutError:
+        why = last.message if last else "no answer"
+        raise StartError(f"the API server {client.config.server} does not answer: {why} (--kubeconfig)") from None
+
+
+async def stream_settings(bus: Bus, controller: str, cluster_uid: str, wait_s: float) -> StreamSettings:
+    """What the controller's stream says, when a gateway has made it. Raises StartError if it is another cluster's."""
+    try:
+        found = await streams.wait_for_settings(bus, controller, timeout_s=wait_s)
+        streams.check(streams.object_stream(controller), found, cluster_uid=cluster_uid)
+    except TimeoutError:
+        name = streams.object_stream(controller)
+        raise StartError(f"no stream {name} within {wait_s:g} s: is the gateway running? (--nats-wait-s)") from None
+    except BusError as error:
+        raise StartError(str(error)) from None
+    return found

@@ -1,0 +1,59 @@
+"""What a controller's readiness rests on, as checks that say what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from raybus.bus.transport import Bus
+from raybus.observe.health import Check, Checks
+from raybus.observe.metrics import ControllerMetrics
+from raybus.runtime.controller import Controller
+from raybus.runtime.ports import Mirror
+
+
+def checks(bus: Bus, mirror: Mirror, controller: Controller[Any], owned: Callable[[], frozenset[int]]) -> Checks:
+    """A replica without a partition is a ready stand-by; it follows no trees and needs no markers."""
+
+    def nats() -> Check:
+        return Check(bus.connected, "" if bus.connected else "no connection to NATS")
+
+    def partitions() -> Check:
+        held = owned()
+        unread = sorted(p for p in held if p not in controller.ownership.ready or not mirror.caught_up(p))
+        return Check(not unread, f"owned {sorted(held)}" + (f", still reading {unread}" if unread else ""))
+
+    def markers() -> Check:
+        stale = controller.stale_kinds() if owned() else {}
+        words = [f"{kind}: {'never' if age is None else f'{age:.0f} s ago'}" for kind, age in stale.items()]
+        return Check(not stale, f"the gateway last vouched for {', '.join(words)}" if stale else "")
+
+    def queue() -> Check:
+        ok = not controller.queue.overloaded
+        return Check(ok, f"{len(controller.queue)} due" + ("" if ok else f", more than {controller.queue.limit}"))
+
+    return {"nats": nats, "partitions": partitions, "markers": markers, "queue": queue}
+
+
+def watch(
+    metrics: ControllerMetrics,
+    bus: Bus,
+    mirror: Mirror,
+    controller: Controller[Any],
+    owned: Callable[[], frozenset[int]],
+) -> None:
+    """Metrics of what already lives in these objects; read at the scrape."""
+
+    def ages() -> dict[str, float]:
+        known = {kind: mirror.marker_age_s(kind) for kind in controller.spec.kinds}
+        return {kind: age for kind, age in known.items() if age is not None}
+
+    metrics.watch("raybus_queue_length", "Trees that are due and wait for a worker.", lambda: len(controller.queue))
+    metrics.watch("raybus_queue_running", "Passes under way.", lambda: controller.queue.running)
+    metrics.watch("raybus_owned_partitions", "Partitions whose lease this replica holds.", lambda: len(owned()))
+    metrics.watch("raybus_marker_age_seconds", "Age of the last completeness marker.", ages, label="kind")
+    metrics.watch("raybus_nats_connected", "1 while connected to NATS.", lambda: int(bus.connected))
+    metrics.watch("raybus_probes", "Submissions being watched.", lambda: len(controller.probes or ()))
+    metrics.watch(
+        "raybus_parked_keys", "Trees left alone after repeated bugs.", lambda: controller.backoff.parked_count
+    )
