@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import random
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -102,7 +102,7 @@ class ListWatch:
         self._relist_s = relist_s
         self._chance = chance or random.Random()  # noqa: S311 - spreads load, guards nothing
 
-    async def __aiter__(self) -> AsyncIterator[ListWatchEvent]:
+    async def __aiter__(self) -> AsyncGenerator[ListWatchEvent]:
         loop = asyncio.get_running_loop()
         position = watchplan.Position()
         why = "start"
