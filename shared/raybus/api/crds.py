@@ -82,6 +82,11 @@ def to_yaml(definition: Json) -> str:
     return yaml.dump(definition, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
 
 
+def as_yaml() -> str:
+    """All definitions in one YAML stream."""
+    return "---\n".join(to_yaml(definition) for definition in build())
+
+
 def file_name(definition: Json) -> str:
     """Name of the file that holds a definition in deploy/crds, such as rayclusters.ray.io.yaml."""
     return f"{definition['metadata']['name']}.yaml"

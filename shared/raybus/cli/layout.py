@@ -16,7 +16,7 @@ from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 
 # A unix socket's path may have 107 bytes; the longest one below the folder needs this many.
 MAX_DIR_LENGTH = 80
-PORT_NAMES = ("nats", "kube", "proxy", "gateway", "cluster_ctrl", "job_ctrl")
+PORT_NAMES = ("nats", "nats_monitor", "kube", "proxy", "gateway", "cluster_ctrl", "job_ctrl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,14 @@ class Layout:
     root: Path
 
     @property
+    def base_state(self) -> Path:
+        """The supervisor's word about NATS and the local Kubernetes."""
+        return self.root / "base.json"
+
+    @property
     def state(self) -> Path:
-        return self.root / "state.json"
+        """The supervisor's word about gateway and controllers."""
+        return self.root / "services.json"
 
     @property
     def daemon(self) -> Path:

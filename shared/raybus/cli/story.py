@@ -22,6 +22,7 @@ class View:
     deployment: str = ""  # status.jobDeploymentStatus
     job: str = ""  # status.jobStatus
     job_id: str = ""
+    dashboard: str = ""  # status.dashboardURL, host:port
     cluster: str = ""
     cluster_state: str = ""
     head_ready: bool = False
@@ -42,6 +43,7 @@ def view_of_job(rayjob: Json, cluster: Json | None, submitter_pods: Iterable[Jso
         deployment=status.get("jobDeploymentStatus", ""),
         job=status.get("jobStatus", ""),
         job_id=status.get("jobId", ""),
+        dashboard=status.get("dashboardURL", ""),
         cluster=(cluster or {}).get("metadata", {}).get("name", ""),
         submitter=running[-1] if running else "",
         reason=status.get("reason", ""),

@@ -154,3 +154,10 @@ def _etc(folder: Path) -> Path:
     return folder
 
 
+
+
+if __name__ == "__main__":  # `python -m raybus_localkube.node.host`: each problem on two lines, exit code 1 if there is one
+    found = check_host()
+    for each in found:
+        print(f"{each.missing}\n{each.remedy}")  # noqa: T201 -- this is a command
+    sys.exit(1 if found else 0)

