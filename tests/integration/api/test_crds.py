@@ -17,6 +17,7 @@ from raybus.api import crds
 from raybus.domain.kinds import CRD, RAYCLUSTER, RAYCRONJOB, RAYJOB, Kind, kind_named
 from raybus.kube import config, errors
 from raybus.kube.client import KubeClient
+from support.kube import RealKube
 
 pytestmark = [pytest.mark.realkube, pytest.mark.timeout(300)]
 
@@ -28,7 +29,7 @@ IMAGE = "example/ray:2.52.0"
 
 
 @pytest.fixture(scope="module")
-def installed(real_kubeconfig: str) -> str:
+def installed(realkube: RealKube) -> str:
     """The kubeconfig of a server that has the definitions, by kubectl, and a namespace to write to."""
     names = [f"crd/{definition['metadata']['name']}" for definition in crds.build()]
     for args in (
@@ -36,10 +37,10 @@ def installed(real_kubeconfig: str) -> str:
         ("wait", "--for=condition=Established", "--timeout=30s", *names),
         ("create", "namespace", NS),
     ):
-        command = [KUBECTL, "--kubeconfig", real_kubeconfig, *args]
+        command = [KUBECTL, "--kubeconfig", realkube.kubeconfig, *args]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 or "AlreadyExists" in done.stderr, done.stderr
-    return real_kubeconfig
+    return realkube.kubeconfig
 
 
 @pytest.fixture
@@ -100,8 +101,8 @@ async def test_a_plain_create_is_accepted_as_well(kube: KubeClient) -> None:
         await kube.create(CRD, other, query={"dryRun": "All", "fieldValidation": "Strict"})
 
 
-async def test_old_version_warns(kube: KubeClient, real_kubeconfig: str) -> None:
-    command = [KUBECTL, "--kubeconfig", real_kubeconfig, "get", "rayjobs.v1alpha1.ray.io", "-n", NS]
+async def test_old_version_warns(kube: KubeClient, installed: str) -> None:
+    command = [KUBECTL, "--kubeconfig", installed, "get", "rayjobs.v1alpha1.ray.io", "-n", NS]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "ray.io/v1alpha1 RayJob is deprecated" in done.stderr
@@ -283,11 +284,11 @@ async def test_objects_of_the_old_version_get_the_defaults_of_the_stored_one(kub
     assert fields_at_fault(refused.value) == ["spec.entrypoint"]
 
 
-async def test_printer_columns(kube: KubeClient, real_kubeconfig: str) -> None:
+async def test_printer_columns(kube: KubeClient, installed: str) -> None:
     cron = {"apiVersion": "ray.io/v1", "kind": "RayCronJob", "metadata": {"name": "nightly"}}
     await kube.create(RAYCRONJOB, {**cron, "spec": {"schedule": "@daily", "jobTemplate": {}}}, namespace=NS)
     try:
-        command = [KUBECTL, "--kubeconfig", real_kubeconfig, "get", "all", "-n", NS]
+        command = [KUBECTL, "--kubeconfig", installed, "get", "all", "-n", NS]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     finally:
         await kube.delete(RAYCRONJOB, NS, "nightly")
