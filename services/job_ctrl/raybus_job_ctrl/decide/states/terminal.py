@@ -1,0 +1,27 @@
+"""Complete and Failed: the verdict stands; what is left to do is tidying. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+from raybus.decide.plan import Plan
+from raybus_job_ctrl.decide.cleanup import cleanup
+from raybus_job_ctrl.decide.modes import MODES
+from raybus_job_ctrl.decide.move import Move
+from raybus_job_ctrl.decide.policy import Policy
+from raybus_job_ctrl.decide.states.state import Outcomes
+from raybus_job_ctrl.decide.table import Deployment, Reason
+from raybus_job_ctrl.decide.world import JobWorld
+
+
+def act(world: JobWorld, policy: Policy, now: datetime) -> Plan:
+    plan = cleanup(world, policy, now)
+    mode = MODES.get(world.mode)
+    lost = world.deployment is Deployment.FAILED and world.status.get("reason") == Reason.APP_FAILED
+    held = mode.on_head_lost(world) if lost and mode is not None else ()
+    return dataclasses.replace(plan, steps=(held, *plan.steps)) if held else plan
+
+
+def move(world: JobWorld, outcomes: Outcomes, policy: Policy, now: datetime) -> Move:  # noqa: ARG001 - the shape of a state
+    return Move(status=world.status, reason="the verdict stands")

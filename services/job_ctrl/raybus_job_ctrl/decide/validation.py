@@ -1,0 +1,155 @@
+"""What makes a RayJob refused, in the order in which it is looked for. The first problem found is reported.
+
+Pure. A problem names the field and says what to do. `RULES` hold in every state in which a spec still matters; `FIRST_RULES`
+refuse what can never work and are looked at only before anything was made, so that no release of Raybus breaks what runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raybus.domain import cluster_validation, names
+from raybus_job_ctrl.build import request, runtime_env, submitter
+from raybus_job_ctrl.build.head_service import dashboard_port
+from raybus_job_ctrl.decide.policy import Policy
+from raybus_job_ctrl.decide.table import Mode
+from raybus_job_ctrl.decide.world import JobWorld
+
+Json = Mapping[str, Any]
+Rule = Callable[[JobWorld, Policy], str]
+
+NAME_MAX = names.MAX_CLUSTER_NAME - 6  # room for "-" and five characters
+METADATA = "InvalidRayJobMetadata"
+SPEC = "InvalidRayJobSpec"
+METADATA_SINCE = (2, 6, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`event` is the reason of the Warning, `text` what is wrong and what to do."""
+
+    event: str
+    text: str
+
+
+def problem_of(world: JobWorld, policy: Policy, *, first: bool) -> Problem | None:
+    """The first problem; `first` while nothing was made yet."""
+    if text := cluster_validation.metadata_problem(world.meta["name"], NAME_MAX):
+        return Problem(event=METADATA, text=text)
+    rules: Iterable[Rule] = (*RULES, *FIRST_RULES) if first else RULES
+    text = next((found for rule in rules if (found := rule(world, policy))), "")
+    return Problem(event=SPEC, text=text) if text else None
+
+
+def _time_to_live(world: JobWorld, _: Policy) -> str:
+    ttl = world.spec.get("ttlSecondsAfterFinished") or 0
+    if ttl < 0:
+        return f"spec.ttlSecondsAfterFinished: {ttl} must not be negative"
+    if ttl > 0 and not world.spec.get("shutdownAfterJobFinishes"):
+        return (
+            "spec.ttlSecondsAfterFinished: has no effect without spec.shutdownAfterJobFinishes: true; set both or none"
+        )
+    return ""
+
+
+def _cluster_given(world: JobWorld, _: Policy) -> str:
+    if world.spec.get("rayClusterSpec") is None and not world.spec.get("clusterSelector"):
+        return "spec.rayClusterSpec: missing; say which cluster the job needs, at least headGroupSpec.template"
+    return ""
+
+
+def _cluster(world: JobWorld, policy: Policy) -> str:
+    spec = world.spec.get("rayClusterSpec")
+    if spec is None:
+        return ""
+    if (spec.get("authOptions") or {}).get("enableK8sTokenAuth"):
+        return "spec.rayClusterSpec.authOptions.enableK8sTokenAuth: not possible for a RayJob; leave it out"
+    text = cluster_validation.spec_problem(spec, world.annotations, policy.gates)
+    return f"spec.rayClusterSpec: {text.removeprefix('spec.')}" if text else ""
+
+
+def _runtime_env(world: JobWorld, _: Policy) -> str:
+    try:
+        runtime_env.parse(world.spec.get("runtimeEnvYAML") or "")
+    except runtime_env.RuntimeEnvError as error:
+        return f"spec.runtimeEnvYAML: {error}"
+    return ""
+
+
+def _numbers(world: JobWorld, _: Policy) -> str:
+    for field in ("activeDeadlineSeconds", "preRunningDeadlineSeconds"):
+        seconds = world.spec.get(field)
+        if seconds is not None and seconds <= 0:
+            return f"spec.{field}: {seconds} must be positive"
+    limit = world.spec.get("backoffLimit") or 0
+    return f"spec.backoffLimit: {limit} must not be negative" if limit < 0 else ""
+
+
+def _mode(world: JobWorld, _: Policy) -> str:
+    if world.mode in Mode._value2member_map_:
+        return ""
+    return f"spec.submissionMode: {world.mode!r} is none of {', '.join(Mode)}"
+
+
+def _entrypoint(world: JobWorld, _: Policy) -> str:
+    spec = world.spec
+    text = spec.get("entrypoint") or ""
+    if "\0" in text:
+        return "spec.entrypoint: must not contain a NUL character, no command line can"
+    if text.strip() or world.mode == Mode.INTERACTIVE:
+        return ""
+    if world.mode == Mode.K8S_JOB and not submitter.generates_script(spec):
+        return ""
+    return "spec.entrypoint: missing; say which command the job runs, such as `python main.py`"
+
+
+def _resources(world: JobWorld, _: Policy) -> str:
+    text = world.spec.get("entrypointResources")
+    if not text:
+        return ""
+    try:
+        request.parse_resources(text)
+    except request.ResourcesError as error:
+        return f"spec.entrypointResources: {error}"
+    return ""
+
+
+def _metadata(world: JobWorld, _: Policy) -> str:
+    """Ray's command line knows job metadata since 2.6; by HTTP it always went."""
+    given = str(world.cluster_spec.get("rayVersion") or "")
+    if not world.spec.get("metadata") or world.mode == Mode.HTTP or not given:
+        return ""
+    number = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", given)
+    if number is None or tuple(int(part or 0) for part in number.groups()) >= METADATA_SINCE:
+        return ""
+    return f"spec.metadata: needs Ray 2.6.0, and spec.rayClusterSpec.rayVersion is {given}; use a newer Ray or HTTPMode"
+
+
+def _submitter(world: JobWorld, _: Policy) -> str:
+    template = world.spec.get("submitterPodTemplate")
+    if template is None or world.mode != Mode.K8S_JOB:
+        return ""
+    pod = template.get("spec") or {}
+    if not pod.get("containers"):
+        return "spec.submitterPodTemplate.spec.containers: empty; the first container submits the job"
+    policy = pod.get("restartPolicy") or "Never"
+    if policy not in ("Never", "OnFailure"):
+        return f"spec.submitterPodTemplate.spec.restartPolicy: {policy} is not possible in a Job; use Never"
+    return ""
+
+
+def _dashboard(world: JobWorld, _: Policy) -> str:
+    spec = world.spec.get("rayClusterSpec")
+    if spec is None or dashboard_port({"spec": spec}) is not None:
+        return ""
+    return (
+        "spec.rayClusterSpec.headGroupSpec.template.spec.containers[0].ports: none is named `dashboard`, so the job cannot be"
+        " submitted; add it, or give no ports at all"
+    )
+
+
+RULES: tuple[Rule, ...] = (_time_to_live, _cluster_given, _cluster, _runtime_env, _numbers)
+FIRST_RULES: tuple[Rule, ...] = (_mode, _entrypoint, _resources, _metadata, _submitter, _dashboard)

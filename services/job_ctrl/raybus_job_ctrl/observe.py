@@ -1,0 +1,96 @@
+"""From a tree to what decisions about a RayJob look at. No clock, no input or output: only a different view of what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raybus.decide.tree import Fact, Tree
+from raybus.domain import labels, owners, times
+from raybus_job_ctrl.build import head_service
+from raybus_job_ctrl.decide.world import JobWorld, Phase, Poll, Record, Submitter
+
+Json = Mapping[str, Any]
+
+
+def observe(tree: Tree) -> JobWorld:
+    """A view of the tree; objects that are not this RayJob's own are left out."""
+    job = tree.root
+    if job is None or tree.key.kind != "RayJob":
+        return JobWorld(key=tree.key, job=job, complete=tree.complete, fresh=tree.fresh)
+    uid, status = job["metadata"]["uid"], job.get("status") or {}
+    cluster = _own(tree, "RayCluster", status.get("rayClusterName") or "", uid)
+    return JobWorld(
+        key=tree.key,
+        job=job,
+        cluster=cluster,
+        submitter=_submitter(tree, uid),
+        head_service=tree.named("Service", head_service.name_of(tree.key.name)),
+        head=_head(tree, cluster),
+        poll=_poll(tree.facts.get(f"rayjob/{status.get('jobId')}")),
+        complete=tree.complete,
+        fresh=tree.fresh,
+    )
+
+
+def _own(tree: Tree, kind: str, name: str, uid: str) -> Json | None:
+    found = tree.named(kind, name) if name else None
+    return found if found is not None and owners.controller_uid(found) == uid else None
+
+
+def _submitter(tree: Tree, uid: str) -> Submitter:
+    job = _own(tree, "Job", tree.key.name, uid)
+    if job is None:
+        return Submitter(phase=Phase.ABSENT if "Job" in tree.complete else Phase.UNKNOWN)
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
+            return Submitter(
+                phase=Phase.COMPLETE if condition["type"] == "Complete" else Phase.FAILED,
+                job=job,
+                reason=condition.get("reason") or "",
+                message=condition.get("message") or "",
+                finished_at=times.parse(condition.get("lastTransitionTime")),
+            )
+    return Submitter(phase=Phase.ACTIVE, job=job)
+
+
+def _head(tree: Tree, cluster: Json | None) -> str:
+    """`<uid>/<restarts of the Ray container>` of the living head Pod; empty without one."""
+    if cluster is None:
+        return ""
+    alive = [pod for pod in tree.of("Pod") if _is_living_head(pod, cluster["metadata"]["uid"])]
+    if not alive:
+        return ""
+    pod = max(alive, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]))
+    return f"{pod['metadata']['uid']}/{_restarts(pod)}"
+
+
+def _is_living_head(pod: Json, cluster_uid: str) -> bool:
+    meta = pod["metadata"]
+    if (meta.get("labels") or {}).get(labels.NODE_TYPE) != labels.HEAD or owners.controller_uid(pod) != cluster_uid:
+        return False
+    return not meta.get("deletionTimestamp") and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
+
+
+def _restarts(pod: Json) -> int:
+    """Of the first container, in which Ray runs."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    ray = containers[0].get("name") if containers else None
+    states = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((int(state.get("restartCount") or 0) for state in states if state.get("name") == ray), 0)
+
+
+def _poll(fact: Fact | None) -> Poll | None:
+    """What the probe learned (see probe.py for the shape)."""
+    if fact is None:
+        return None
+    value = fact.value
+    record = value.get("record")
+    return Poll(
+        token=value.get("token") or "",
+        session=value.get("session") or "",
+        record=Record(**record) if record else None,
+        error=value.get("error") or "",
+        asked=value.get("asked", True),
+        seen_at=fact.seen_at,
+    )

@@ -1,0 +1,32 @@
+"""Which objects belong to a RayJob's tree, and so wake it: the routes that job_ctrl declares (docs/contracts.md)."""
+
+from __future__ import annotations
+
+from raybus.decide.routes import FULL, POD_STATUS, Projection, Route, Via
+from raybus.domain import kinds, labels
+
+_MADE_FOR_A_RAYJOB = ((labels.ORIGINATED_FROM_CRD, "RayJob"),)
+METADATA = Projection("metadata", ("metadata",))
+
+ROUTES: tuple[Route, ...] = (
+    Route(root_kind="RayJob", kind=kinds.RAYJOB, via=Via.ROOT, projection=FULL),
+    Route(
+        root_kind="RayJob",
+        kind=kinds.RAYCLUSTER,
+        via=Via.LABEL,
+        projection=FULL,
+        label=labels.ORIGINATED_FROM_NAME,
+        label_equals=_MADE_FOR_A_RAYJOB,
+    ),
+    Route(root_kind="RayJob", kind=kinds.JOB, via=Via.OWNER, projection=FULL),
+    Route(
+        root_kind="RayJob",
+        kind=kinds.POD,
+        via=Via.LABEL,
+        projection=POD_STATUS,
+        label=labels.ORIGINATED_FROM_NAME,
+        label_equals=_MADE_FOR_A_RAYJOB,
+    ),
+    Route(root_kind="RayJob", kind=kinds.POD, via=Via.CLUSTER, projection=POD_STATUS),
+    Route(root_kind="RayJob", kind=kinds.SERVICE, via=Via.OWNER, projection=FULL),
+)
