@@ -1,0 +1,52 @@
+"""What becomes of an object that exists already, and how a refusal is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from raybus.cli.apply import Existing, explain, on_existing
+from raybus.kube import errors
+
+
+def rayjob(state="", **meta):
+    return {"kind": "RayJob", "metadata": {"name": "hello", **meta}, "status": {"jobDeploymentStatus": state}}
+
+
+@pytest.mark.parametrize(
+    ("found", "replace", "expected"),
+    [
+        ({"kind": "RayCluster", "metadata": {}}, False, Existing.UPDATE),
+        ({"kind": "ConfigMap", "metadata": {}}, True, Existing.UPDATE),
+        (rayjob("Running"), False, Existing.ATTACH),
+        (rayjob(), False, Existing.ATTACH),
+        (rayjob("Running"), True, Existing.ATTACH),
+        (rayjob("Complete"), False, Existing.REFUSE),
+        (rayjob("Failed"), True, Existing.REPLACE),
+        (rayjob("ValidationFailed"), True, Existing.REPLACE),
+        (rayjob("Running", deletionTimestamp="2026-01-01T00:00:00Z"), False, Existing.REPLACE),
+    ],
+)
+def test_a_rayjob_runs_once_and_other_objects_are_updated(found, replace, expected):
+    assert on_existing(found, replace=replace) is expected
+
+
+OBJECT = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "hello"}}
+CAUSES = {"name": "hello", "causes": [{"field": "spec.backoffLimit", "message": "must be an integer"}]}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.Invalid(422, "Invalid", "long text", details=CAUSES), "spec.backoffLimit: must be an integer"),
+        (errors.KubeError(400, "BadRequest", 'unknown field "spec.entrypont"'), "spec.entrypont"),
+        (errors.NotFound(404, "NotFound", 'namespaces "team" not found', details={"name": "team"}), '"team" not found'),
+        (errors.NotFound(404, "NotFound", "no such resource"), "does not know ray.io/v1 RayJob"),
+        (errors.Forbidden(403, "Forbidden", "no"), "hello: no"),
+        (errors.NoAnswer("connection refused"), "does not answer: connection refused"),
+    ],
+)
+def test_a_refusal_names_the_field_and_the_remedy(error, words):
+    told = explain(error, OBJECT)
+    assert words in told.message
+    assert told.hint
+    assert told.code
