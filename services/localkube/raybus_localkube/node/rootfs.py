@@ -137,6 +137,9 @@ def cgroup_files(sizing: Sizing) -> dict[str, str]:
         "cgroup.controllers": "cpu memory\n",
         "cpu.max": f"{max(1, round(sizing.cpu * PERIOD_US))} {PERIOD_US}\n",
         "memory.max": f"{sizing.memory}\n",
+        # Without these Ray would take what the whole machine uses for its own use.
+        "memory.current": "0\n",
+        "memory.stat": "anon 0\nfile 0\ninactive_file 0\nactive_file 0\n",
     }
 
 
