@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from raybus.domain import labels, names, services
-
 from raybus_cluster_ctrl.build.target import Cluster
 
 Json = Mapping[str, Any]

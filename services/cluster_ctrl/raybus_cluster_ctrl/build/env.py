@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from raybus.domain import cluster_spec, labels, names
-
 from raybus_cluster_ctrl.build.target import Cluster, Group
 
 Json = Mapping[str, Any]

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from raybus.domain import cluster_spec, fingerprint, labels, names, start_params
-
 from raybus_cluster_ctrl.build import env, probes, sidecars, volumes
 from raybus_cluster_ctrl.build.target import Cluster, Group
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from raybus.domain import services, start_params, versions
-
 from raybus_cluster_ctrl.build.target import Group
 
 Json = Mapping[str, Any]

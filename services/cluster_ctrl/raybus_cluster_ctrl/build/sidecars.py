@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from raybus.domain import labels
-
 from raybus_cluster_ctrl.build import env
 from raybus_cluster_ctrl.build.target import Group
 

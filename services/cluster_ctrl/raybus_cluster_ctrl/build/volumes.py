@@ -37,7 +37,7 @@ def mounts_volume_of(container: Json, name: str) -> bool:
 
 
 def shared_memory(container: Json) -> Json:
-    """/dev/shm in memory, as large as the container's memory limit, else its request."""
+    """Shared memory, as large as the container's memory limit, else its request."""
     resources = container.get("resources") or {}
     size = (resources.get("limits") or {}).get("memory") or (resources.get("requests") or {}).get("memory")
     return {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory"} | ({"sizeLimit": size} if size else {})}

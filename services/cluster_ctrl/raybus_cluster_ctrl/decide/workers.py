@@ -22,8 +22,7 @@ from raybus_cluster_ctrl.world import ClusterWorld, Pod
 def decide(world: ClusterWorld, group: WorkerGroup, policy: Policy) -> Part:
     present = [pod for pod in world.workers if pod.group == group.name]
     live = [pod for pod in present if not pod.terminating]
-    leaving = dict(_leaving(world, group, live, policy))
-    deletions = tuple(_delete(world, pod, reason) for pod, reason in leaving.items())
+    deletions = tuple(_delete(world, pod, reason) for pod, reason in _leaving(world, group, live, policy))
     missing = max(group.wanted_pods - len(present), 0)
     creations = tuple(islice(_creations(world, group, present, policy), missing))
     return Part(
