@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 import uvloop
 
 from raybus.bus import streams
+from raybus.bus.entry import Ref
 from raybus.bus.envelope import rfc3339
 from raybus.bus.history import History
 from raybus.bus.leases import Leases
@@ -40,6 +41,7 @@ from raybus.runtime.controller import Controller
 from raybus.runtime.executor import Handler, Ports
 from raybus.runtime.lifecycle import Stop, StoppedError
 from raybus.runtime.ports import Prober
+from raybus.runtime.references import ReferenceReader
 from raybus.runtime.settings import ServiceSettings
 from raybus.runtime.spec import ControllerSpec
 
@@ -146,6 +148,7 @@ async def serve(spec: ControllerSpec[W], settings: ServiceSettings, stop: Stop, 
 
         controller: Controller[W]
         leases: Leases
+        references: ReferenceReader
 
         def on_change(key: RootKey, trigger: str) -> None:
             controller.on_change(key, trigger)
@@ -153,8 +156,14 @@ async def serve(spec: ControllerSpec[W], settings: ServiceSettings, stop: Stop, 
         def mine(part: int) -> bool:
             return leases.mine(part)
 
-        mirror = Mirror(bus, spec.name, spec.routes, on_change)
+        def on_ref(key: RootKey, ref: Ref) -> None:
+            references.want(key, ref)
+
+        mirror = Mirror(bus, spec.name, spec.routes, on_change, on_ref=on_ref, settings=found)
         stack.push_async_callback(mirror.close)
+        references = ReferenceReader(kube, mirror, mirror.learned)
+        references.start()
+        stack.push_async_callback(references.close)
         controller = Controller(
             spec,
             Ports(kube, mirror, events, history),
