@@ -71,7 +71,11 @@ class Kube:
     _version: Iterable[int] = field(default_factory=lambda: itertools.count(100))
 
     def add(self, obj: Json) -> dict[str, Any]:
-        meta = {"uid": f"uid-{obj['metadata']['name']}-{self._next()}", **obj["metadata"], "resourceVersion": self._next()}
+        meta = {
+            "uid": f"uid-{obj['metadata']['name']}-{self._next()}",
+            **obj["metadata"],
+            "resourceVersion": self._next(),
+        }
         stored = {**obj, "metadata": meta}
         self.objects[obj["kind"], meta["namespace"], meta["name"]] = stored
         return stored
@@ -107,7 +111,9 @@ class Kube:
             raise errors.NotFound(404, "NotFound", f'{kind.plural} "{name}" not found', details={"name": name})
         return found
 
-    async def get(self, kind: Kind, namespace: str | None, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+    async def get(
+        self, kind: Kind, namespace: str | None, name: str, *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
         await self._ask("get", f"{kind.kind}/{name}")
         return self._found(kind, namespace, name)
 
@@ -219,7 +225,7 @@ class Mirror:
 class Events:
     recorded: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def record(self, regarding: Json, type: str, reason: str, action: str, note: str) -> None:
+    def record(self, regarding: Json, type: str, reason: str, action: str, note: str) -> None:  # noqa: A002 - the port's name
         self.recorded.append((type, reason, note))
 
 

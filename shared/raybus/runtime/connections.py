@@ -63,24 +63,20 @@ async def kube(settings: ServiceSettings, name: str) -> AsyncIterator[tuple[Kube
 
 
 async def _cluster_uid(client: KubeClient) -> str:
-    log = get_logger()
-    last: KubeError | None = None
-    try:
-        async with asyncio.timeout(KUBE_WAIT_S):
-            while True:
-                try:
-                    return await client.cluster_uid()
-                except KubeError as error:
-                    if error.code in _LASTING:
-                        raise StartError(
-                            f"the API server {client.config.server} refuses to show the namespace kube-system: {error.message}"
-                        ) from None
-                    last = error
-                    log.info("waiting for the API server", server=client.config.server, error=error.message)
-                await asyncio.sleep(KUBE_RETRY_S)
-    except TimeoutError:
-        why = last.message if last else "no answer"
-        raise StartError(f"the API server {client.config.server} does not answer: {why} (--kubeconfig)") from None
+    server = client.config.server
+    last = "no answer"
+    loop = asyncio.get_running_loop()
+    until = loop.time() + KUBE_WAIT_S
+    while loop.time() < until:
+        try:
+            return await client.cluster_uid()
+        except KubeError as error:
+            last = error.message
+            if error.code in _LASTING:
+                raise StartError(f"the API server {server} does not show the namespace kube-system: {last}") from None
+        get_logger().info("waiting for the API server", server=server, error=last)
+        await asyncio.sleep(KUBE_RETRY_S)
+    raise StartError(f"the API server {server} does not answer: {last} (--kubeconfig)")
 
 
 async def stream_settings(bus: Bus, controller: str, cluster_uid: str, wait_s: float) -> StreamSettings:

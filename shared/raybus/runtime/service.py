@@ -1,47 +1,28 @@
-"""Wiring of a controller process: settings in, a running controller, an orderly end. The `run` of every controller's __main__.
-
-def main() -> None:
-    settings = load(Settings, "raybus-cluster-ctrl")
-    policy = settings.policy()
-    spec = ControllerSpec(name="raycluster", ..., decide=partial(decide, policy=policy), ...)
-    sys.exit(run(spec, settings, "raybus-cluster-ctrl"))
+"""A service process from settings to exit code: logs, event loop, signals, health; and `run`, which every controller's
+__main__ calls. What a replica is made of stands in replica.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Self, TypeVar
 
 import uvloop
 
-from raybus.bus import streams
-from raybus.bus.entry import Ref
-from raybus.bus.envelope import rfc3339
-from raybus.bus.history import History
-from raybus.bus.leases import Leases
-from raybus.bus.mirror import Mirror
-from raybus.bus.session import Session, encode_session
-from raybus.bus.transport import Bus
-from raybus.decide.actions import Action
-from raybus.decide.tree import RootKey
 from raybus.kube.client import KubeClient
-from raybus.kube.events import EventRecorder
 from raybus.observe import logging
 from raybus.observe.health import Check, Checks, HealthPortError, HealthServer
 from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
-from raybus.runtime import connections, readiness
+from raybus.runtime import connections
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.connections import StartError
-from raybus.runtime.controller import Controller
-from raybus.runtime.executor import Handler, Ports
 from raybus.runtime.lifecycle import Stop, StoppedError
-from raybus.runtime.ports import Prober
-from raybus.runtime.references import ReferenceReader
+from raybus.runtime.replica import Parts, Replica
 from raybus.runtime.settings import ServiceSettings
 from raybus.runtime.spec import ControllerSpec
 
@@ -55,14 +36,6 @@ class Services:
     settings: ServiceSettings
     kube: KubeClient
     clock: Clock
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a service adds: handlers for its own actions, and who asks Ray."""
-
-    handlers: Mapping[type[Action], Handler] = field(default_factory=dict)
-    prober: Prober | None = None
 
 
 MakeParts = Callable[[Services], AbstractAsyncContextManager[Parts]]
@@ -138,81 +111,14 @@ async def serve(spec: ControllerSpec[W], settings: ServiceSettings, stop: Stop, 
         bus = await stop.unless(stack.enter_async_context(connections.nats(settings, spec.name)))
         kube, uid = await stop.unless(stack.enter_async_context(connections.kube(settings, spec.name)))
         found = await stop.unless(connections.stream_settings(bus, spec.name, uid, settings.nats_wait_s))
-
-        history = History(bus, spec.name, instance=settings.replica_id, cluster_uid=uid)
-        await history.start()
-        stack.push_async_callback(history.close)
-        recorder = EventRecorder(kube, f"{spec.name}-controller", settings.replica_id)
-        events = await stack.enter_async_context(recorder)
         parts = await stack.enter_async_context(make_parts(Services(settings, kube, SYSTEM)))
-
-        controller: Controller[W]
-        leases: Leases
-        references: ReferenceReader
-
-        def on_change(key: RootKey, trigger: str) -> None:
-            controller.on_change(key, trigger)
-
-        def mine(part: int) -> bool:
-            return leases.mine(part)
-
-        def on_ref(key: RootKey, ref: Ref) -> None:
-            references.want(key, ref)
-
-        mirror = Mirror(bus, spec.name, spec.routes, on_change, on_ref=on_ref, settings=found)
-        stack.push_async_callback(mirror.close)
-        references = ReferenceReader(kube, mirror, mirror.learned)
-        references.start()
-        stack.push_async_callback(references.close)
-        controller = Controller(
-            spec,
-            Ports(kube, mirror, events, history),
-            SYSTEM,
-            metrics,
-            partitions=found.partitions,
-            mine=mine,
-            read=mirror.own,
-            handlers=parts.handlers,
-            prober=parts.prober,
-            workers=settings.workers,
-            queue_limit=settings.queue_limit,
-            namespaces=settings.namespaces,
-        )
-        leases = _leases(bus, spec, settings, found.partitions, controller)
-        readiness.watch(metrics, bus, mirror, controller, leases.owned)
-        metrics.watch(
-            "raybus_history_dropped", "History records that were not stored.", lambda: history.dropped, counter=True
-        )
-        controller.start()
-        await leases.start()
-        health.is_ready(readiness.checks(bus, mirror, controller, leases.owned))
+        replica = Replica(spec, settings, metrics, bus=bus, kube=kube, found=found, parts=parts)
+        await stack.enter_async_context(replica)
+        health.is_ready(replica.checks())
         log.info("started")
 
         await stop.wait()
         log.info("stopping")
         health.stops()
-        drained = await controller.drain(settings.drain_s)
-        await leases.stop()
-        await controller.close()
-        log.info("stopped", drained=drained)
-
-
-def _leases(
-    bus: Bus, spec: ControllerSpec[W], settings: ServiceSettings, partitions: int, controller: Controller[W]
-) -> Leases:
-    session = Session(
-        replica=settings.replica_id,
-        version=metadata.version("raybus"),
-        started=rfc3339(SYSTEM.now()),
-        routes=spec.routes,
-    )
-    return Leases(
-        bus,
-        streams.lease_bucket(spec.name),
-        settings.replica_id,
-        partitions,
-        session=encode_session(session),
-        on_gain=controller.gained,
-        on_lose=controller.lost,
-        ttl_s=settings.lease_ttl_s,
-    )
+        await replica.hand_over()
+    log.info("stopped")

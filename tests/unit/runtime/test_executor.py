@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.scripted import Outside, cluster, key_of, pod
 
 from raybus.decide.actions import (
     Action,
@@ -29,6 +28,7 @@ from raybus.observe.metrics import ControllerMetrics
 from raybus.runtime import executor as executor_module
 from raybus.runtime import outcomes
 from raybus.runtime.executor import Executor, Handler, PassContext
+from support.scripted import Outside, cluster, key_of, pod
 
 ACTIONS = (CreatePod, DeletePod, DeleteRayCluster, PatchRayClusterStatus, StopRayJob)
 
@@ -47,10 +47,10 @@ class Bench:
             actions=ACTIONS,
             handlers=handlers,
         )
-        self.mine: Callable[[], bool] = lambda: True
+        self.lease: Callable[[], bool] = lambda: True
 
     async def run(self, *steps: tuple[Action, ...], budget: int = 64) -> tuple[Outcome, ...]:
-        context = PassContext(key_of("c1"), self.root, "test", lambda: self.mine())
+        context = PassContext(key_of("c1"), self.root, "test", self.lease)
         return await self.executor.run(Plan(steps=steps), context, budget)
 
     async def one(self, action: Action) -> Outcome:
@@ -244,7 +244,7 @@ class TestOrder:
         assert outcomes.verdict(results) == outcomes.Verdict(again=True)
 
     async def test_nothing_is_written_once_the_lease_is_lost(self, bench: Bench) -> None:
-        bench.mine = lambda: len(bench.outside.kube.writes) < 1
+        bench.lease = lambda: len(bench.outside.kube.writes) < 1
 
         results = await bench.run((bench.create("a"),), (bench.create("b"),), (bench.create("c"),))
 

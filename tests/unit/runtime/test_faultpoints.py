@@ -16,10 +16,10 @@ from raybus.runtime.faultpoints import armed, hit
 def kills_at(environment: dict[str, str], *hits: str) -> list[int]:
     """Numbers of the hits at which the process would have died."""
     deaths: list[int] = []
-    for number, name in enumerate(hits):
-        if number == 0:
-            point = armed(environment, lambda: deaths.append(number))
-        assert point
+    number = 0
+    point = armed(environment, lambda: deaths.append(number))
+    assert point
+    for number, name in enumerate(hits):  # noqa: B007 - the kill above reads it
         point.hit(name)
     return deaths
 

@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scripted import key_of
 
 from raybus.decide.tree import RootKey
 from raybus.runtime.queue import KeyedQueue
+from support.scripted import key_of
 
 A, B = key_of("a"), key_of("b")
 
@@ -256,7 +256,9 @@ class Checked:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 80), workers=st.integers(1, 5))
-def test_whatever_happens_no_key_runs_twice_at_once_and_each_change_is_seen(seed: int, steps: int, workers: int) -> None:
+def test_whatever_happens_no_key_runs_twice_at_once_and_each_change_is_seen(
+    seed: int, steps: int, workers: int
+) -> None:
     async def play() -> Checked:
         chance = random.Random(seed)
         checked = Checked(KeyedQueue())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted import key_of
 
 from raybus.runtime import backoff
 from raybus.runtime.backoff import Backoff
+from support.scripted import key_of
 
 A = key_of("a")
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted import cluster, pod
 
 from raybus.decide.actions import Action, CreatePod, DeletePod, Reconsider
 from raybus.decide.outcome import Outcome, Result
 from raybus.decide.plan import Plan
 from raybus.kube import errors
 from raybus.runtime import outcomes
+from support.scripted import cluster, pod
 
 C1 = cluster("c1")
 CREATE = CreatePod(reason="wanted", body=pod("p", C1))

@@ -1,0 +1,141 @@
+"""One replica of a controller: mirror, leases, controller and what they tell, put together over open connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Generic, Self, TypeVar
+
+from raybus.bus import streams
+from raybus.bus.entry import Ref
+from raybus.bus.envelope import rfc3339
+from raybus.bus.history import History
+from raybus.bus.leases import Leases
+from raybus.bus.mirror import Mirror
+from raybus.bus.session import Session, encode_session
+from raybus.bus.streams import StreamSettings
+from raybus.bus.transport import Bus
+from raybus.decide.actions import Action
+from raybus.decide.tree import RootKey
+from raybus.kube.client import KubeClient
+from raybus.kube.events import EventRecorder
+from raybus.observe.health import Checks
+from raybus.observe.metrics import ControllerMetrics
+from raybus.runtime import readiness
+from raybus.runtime.clock import SYSTEM, Clock
+from raybus.runtime.controller import Controller
+from raybus.runtime.executor import Handler, Ports
+from raybus.runtime.ports import Prober
+from raybus.runtime.references import ReferenceReader
+from raybus.runtime.settings import ServiceSettings
+from raybus.runtime.spec import ControllerSpec
+
+W = TypeVar("W")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a service adds: handlers for its own actions, and who asks Ray."""
+
+    handlers: Mapping[type[Action], Handler] = field(default_factory=dict)
+    prober: Prober | None = None
+
+
+class Replica(Generic[W]):
+    """`async with Replica(...)` competes for partitions and works on them; leaving the block ends it as a crash would, unless
+    `hand_over` was called before.
+    """
+
+    def __init__(
+        self,
+        spec: ControllerSpec[W],
+        settings: ServiceSettings,
+        metrics: ControllerMetrics,
+        *,
+        bus: Bus,
+        kube: KubeClient,
+        found: StreamSettings,
+        parts: Parts,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._settings = settings
+        self._bus = bus
+        self._stack = AsyncExitStack()
+        self.history = History(bus, spec.name, instance=settings.replica_id, cluster_uid=found.cluster_uid, clock=clock)
+        self._events = EventRecorder(kube, f"{spec.name}-controller", settings.replica_id, clock=clock.now)
+        self.mirror = Mirror(
+            bus, spec.name, spec.routes, self._on_change, on_ref=self._on_ref, settings=found, clock=clock
+        )
+        self._references = ReferenceReader(kube, self.mirror, self.mirror.learned)
+        self.controller = Controller(
+            spec,
+            Ports(kube, self.mirror, self._events, self.history),
+            clock,
+            metrics,
+            partitions=found.partitions,
+            mine=self._mine,
+            read=self.mirror.own,
+            handlers=parts.handlers,
+            prober=parts.prober,
+            workers=settings.workers,
+            queue_limit=settings.queue_limit,
+            namespaces=settings.namespaces,
+        )
+        session = Session(
+            replica=settings.replica_id,
+            version=metadata.version("raybus"),
+            started=rfc3339(clock.now()),
+            routes=spec.routes,
+        )
+        self.leases = Leases(
+            bus,
+            streams.lease_bucket(spec.name),
+            settings.replica_id,
+            found.partitions,
+            session=encode_session(session),
+            on_gain=self.controller.gained,
+            on_lose=self.controller.lost,
+            ttl_s=settings.lease_ttl_s,
+            clock=clock,
+        )
+        readiness.watch(metrics, bus, self.mirror, self.controller, self.leases.owned)
+        metrics.watch(
+            "raybus_history_dropped", "History records not stored.", lambda: self.history.dropped, counter=True
+        )
+
+    # Mirror, controller and leases need each other; these three break the circle.
+
+    def _on_change(self, key: RootKey, trigger: str) -> None:
+        self.controller.on_change(key, trigger)
+
+    def _on_ref(self, key: RootKey, ref: Ref) -> None:
+        self._references.want(key, ref)
+
+    def _mine(self, part: int) -> bool:
+        return self.leases.mine(part)
+
+    def checks(self) -> Checks:
+        return readiness.checks(self._bus, self.mirror, self.controller, self.leases.owned)
+
+    async def __aenter__(self) -> Self:
+        await self.history.start()
+        self._stack.push_async_callback(self.history.close)
+        await self._stack.enter_async_context(self._events)
+        self._stack.push_async_callback(self.mirror.close)
+        self._references.start()
+        self._stack.push_async_callback(self._references.close)
+        self.controller.start()
+        self._stack.push_async_callback(self.controller.close)
+        await self.leases.start()
+        self._stack.push_async_callback(self.leases.stop)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
+
+    async def hand_over(self) -> None:
+        """Begin no new pass, let the running ones end, then release the partitions one by one."""
+        await self.controller.drain(self._settings.drain_s)
+        await self.leases.stop()
