@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 import pytest
-from support.nats import NatsServer
 
 from raybus.bus.memory import MemoryBus, MemoryServer
 from raybus.bus.nats import NatsBus
 from raybus.bus.transport import Bus
+from support.nats import NatsServer
 
 PATIENCE_S = 20.0
 
@@ -20,7 +20,7 @@ async def eventually(holds: Callable[[], object], what: str = "", *, within_s: f
     """Wait until `holds()` is true; the bound is generous, what is tested is that it happens."""
     try:
         async with asyncio.timeout(within_s):
-            while not holds():
+            while not holds():  # noqa: ASYNC110 - any condition can be waited for, not events alone
                 await asyncio.sleep(0.005)
     except TimeoutError:
         pytest.fail(f"did not happen within {within_s} s: {what or holds}")
@@ -53,12 +53,12 @@ class BusBackend(Protocol):
 class MemoryBackend:
     def __init__(self) -> None:
         self.server = MemoryServer()
-        self._buses: list[MemoryBus] = []
+        self.buses: list[MemoryBus] = []
 
     async def connect(self) -> MemoryBus:
         bus = MemoryBus(self.server)
         await bus.connect()
-        self._buses.append(bus)
+        self.buses.append(bus)
         return bus
 
     async def stop_server(self) -> None:
@@ -74,7 +74,7 @@ class MemoryBackend:
         await bus.close()
 
     async def close(self) -> None:
-        for bus in self._buses:
+        for bus in self.buses:
             await bus.close()
         self.server.shut()
 
@@ -82,12 +82,12 @@ class MemoryBackend:
 class NatsBackend:
     def __init__(self, server: NatsServer) -> None:
         self.server = server
-        self._buses: list[NatsBus] = []
+        self.buses: list[NatsBus] = []
 
     async def connect(self) -> NatsBus:
         bus = NatsBus(self.server.url, name="test")
         await bus.connect(10.0)
-        self._buses.append(bus)
+        self.buses.append(bus)
         return bus
 
     async def stop_server(self) -> None:
@@ -104,7 +104,7 @@ class NatsBackend:
         await bus.close()
 
     async def close(self) -> None:
-        for bus in self._buses:
+        for bus in self.buses:
             await bus.close()
 
 

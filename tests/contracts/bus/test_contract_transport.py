@@ -6,7 +6,6 @@ import asyncio
 import time
 
 import pytest
-from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
 
 from raybus.bus.transport import (
     BodyTooLarge,
@@ -18,6 +17,7 @@ from raybus.bus.transport import (
     Unavailable,
     WrongSequence,
 )
+from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
 
 OBJECTS = StreamConfig(name="OBJECTS", subjects=("obj.>",), metadata={"raybus.partitions": "8"})
 BUCKET = StreamConfig(name="KV_b", subjects=("$KV.b.>",), marker_ttl_s=30)
