@@ -88,7 +88,7 @@ class MemoryServer:
         self.followers: list[MemoryFollower] = []
         self._streams: dict[str, _Stream] = {}
         self._created = itertools.count(1)
-        self._expiries: list[tuple[float, str, str, int]] = []
+        self._expiries: list[tuple[float, str, str, int]] = []  # time, which stream was made, subject, sequence
         self._timer: asyncio.TimerHandle | None = None
         self._lost_answers = 0
         self._lost_publishes = 0
@@ -156,7 +156,7 @@ class MemoryServer:
         if ttl_s:
             heapq.heappush(
                 self._expiries,
-                (self.clock.monotonic() + ttl_s, stream.config.name, subject, message.seq),
+                (self.clock.monotonic() + ttl_s, stream.created, subject, message.seq),
             )
             self._arm()
         for follower in list(self.followers):
@@ -172,8 +172,8 @@ class MemoryServer:
         """Remove what is over its time to live; called by a timer, or by a test that moved the clock."""
         now = self.clock.monotonic()
         while self._expiries and self._expiries[0][0] <= now:
-            _, name, subject, seq = heapq.heappop(self._expiries)
-            stream = self._streams.get(name)
+            _, created, subject, seq = heapq.heappop(self._expiries)
+            stream = next((item for item in self._streams.values() if item.created == created), None)
             if stream is None or not stream.remove(subject, seq) or not stream.config.marker_ttl_s:
                 continue
             self._append(stream, subject, b"", {_MARKER_REASON: "MaxAge"}, None)
