@@ -241,6 +241,8 @@ class NatsBus:
         # A disconnected client would keep the message and send it after its caller has given up.
         if not self._client.is_connected:
             raise Unavailable(f"not connected to NATS: {subject} was not sent")
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task else 0
         try:
             message = await self._client.request(subject, body, timeout=timeout_s, headers=headers)
         except nats.errors.NoRespondersError as error:
@@ -251,6 +253,10 @@ class NatsBus:
             raise BusTimeout(f"no answer to {subject} within {timeout_s} s") from error
         except (nats.errors.Error, OSError) as error:
             raise BusTimeout(f"{subject}: the connection failed ({error!r})") from error
+        finally:
+            # The library waits with asyncio.wait_for, which in Python 3.11 forgets a cancellation that comes with the answer.
+            if task and task.cancelling() > cancelling:
+                raise asyncio.CancelledError
         try:
             answer = orjson.loads(message.data)
         except orjson.JSONDecodeError as error:
