@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import nkeys
 
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.cli.layout import Layout, write_atomically
@@ -39,16 +40,21 @@ http: 127.0.0.1:{ports["nats_monitor"]}
 server_name: raybus
 max_payload: {NATS_MAX_PAYLOAD}
 jetstream {{ store_dir: {json.dumps(str(layout.nats / "store"))}, max_memory_store: 64MB, max_file_store: 4GB }}
-authorization {{ user: raybus, password: {json.dumps(nats_password(layout))} }}
+authorization {{ users: [ {{ nkey: {nats_user(layout)} }} ] }}
 """
 
 
-def nats_password(layout: Layout) -> str:
-    """Drawn once for this folder; only its owner can read it."""
-    path = layout.nats / "password"
+def nats_seed_file(layout: Layout) -> Path:
+    """The private key of the services' NATS user, drawn once for this folder; only its owner can read it."""
+    path = layout.nats / "user.nk"
     if not path.exists():
-        write_atomically(path, secrets.token_urlsafe(24))
-    return path.read_text()
+        write_atomically(path, nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER).decode())
+    return path
+
+
+def nats_user(layout: Layout) -> str:
+    """The public key that belongs to it: what the server knows."""
+    return str(nkeys.from_seed(bytearray(nats_seed_file(layout).read_bytes())).public_key.decode())
 
 
 def base_processes(layout: Layout, ports: Mapping[str, int], options: UpOptions) -> list[ProcessSpec]:
@@ -119,18 +125,19 @@ def _service(name: str, module: str, layout: Layout, ports: Mapping[str, int], o
     flags = [part for flag, value in options.controller_flags.items() if value for part in (flag, value)]
     if options.use_kubernetes_proxy and name == "job_ctrl":
         flags.append("--use-kubernetes-proxy")
-    secrets_and_proxy = {"RAYBUS_NATS_USER": "raybus", "RAYBUS_NATS_PASSWORD": nats_password(layout)}
-    if not options.kubeconfig:
-        secrets_and_proxy |= {"HTTP_PROXY": proxy_of(layout), "http_proxy": proxy_of(layout), "NO_PROXY": ""}
-    arguments = ("--nats-url", f"nats://127.0.0.1:{ports['nats']}", "--kubeconfig", kubeconfig)
+    proxy = proxy_of(layout)
+    env = {} if options.kubeconfig else {"HTTP_PROXY": proxy, "http_proxy": proxy, "NO_PROXY": "", "no_proxy": ""}
+    arguments = (
+        "--nats-url", f"nats://127.0.0.1:{ports['nats']}", "--nats-nkey-file", str(nats_seed_file(layout)),
+        "--kubeconfig", kubeconfig,
+    )  # fmt: skip
     return ProcessSpec(
         name=name,
         argv=child.python(module, *arguments, "--health-port", str(ports[name]), *flags),
-        env=secrets_and_proxy,
+        env=env,
         log_file=layout.logs / f"{name}.log",
         ready_url=f"http://127.0.0.1:{ports[name]}/readyz",
         ready_timeout_s=READY_S,
-        depends_on=("nats",),
         ports={"health": ports[name]},
     )
 

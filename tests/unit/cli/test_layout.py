@@ -23,8 +23,7 @@ def test_ports_are_drawn_once(tmp_path: Path):
 def test_the_folder_is_private(tmp_path: Path):
     place = layout.open_layout(tmp_path / "new")
     assert place.root.stat().st_mode & 0o077 == 0
-    local.nats_password(place)
-    assert (place.nats / "password").stat().st_mode & 0o077 == 0
+    assert local.nats_seed_file(place).stat().st_mode & 0o077 == 0
 
 
 def test_a_path_too_long_for_sockets_is_refused(tmp_path: Path):
@@ -60,14 +59,15 @@ def test_only_the_very_process_that_wrote_the_record_counts_as_running(tmp_path:
         local.kubeconfig_of(place)
 
 
-def test_the_password_is_in_no_argument_of_any_process(tmp_path: Path):
+def test_the_private_key_is_in_no_argument_and_not_in_the_servers_configuration(tmp_path: Path):
     place = layout.open_layout(tmp_path)
     known = layout.ports(place)
-    secret = local.nats_password(place)
+    secret = local.nats_seed_file(place).read_text()
     options = local.UpOptions()
     for process in (*local.base_processes(place, known, options), *local.services(place, known, options)):
         assert not any(secret in part for part in process.argv), process.name
-    assert secret in local.nats_config(place, known)
+    assert secret not in local.nats_config(place, known)
+    assert local.nats_user(place) in local.nats_config(place, known)
 
 
 def test_with_a_kubeconfig_only_nats_gateway_and_controllers_are_started(tmp_path: Path):
