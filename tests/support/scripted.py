@@ -219,6 +219,7 @@ class Mirror:
 
     async def own(self, partitions: frozenset[int]) -> None:
         self.reads.append(partitions)
+        await asyncio.sleep(0.001)
 
 
 @dataclass

@@ -35,8 +35,8 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     return event
 
 
-def _json(event: Any, **_options: Any) -> bytes:
-    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS)
+def _json(event: Any, **_options: Any) -> str:
+    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def configure(
@@ -74,7 +74,7 @@ def _rendering(log_format: LogFormat, out: BinaryIO) -> Processor:
 
 
 def _to_bytes(_logger: WrappedLogger, _method: str, line: Any) -> bytes:
-    return line if isinstance(line, bytes) else str(line).encode()
+    return str(line).encode(errors="replace")
 
 
 class _BytesHandler(logging.StreamHandler[Any]):
@@ -82,20 +82,16 @@ class _BytesHandler(logging.StreamHandler[Any]):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self.stream.write(_to_bytes(None, "", self.format(record)) + b"\n")
+            self.stream.write(self.format(record).encode(errors="replace") + b"\n")
             self.flush()
         except Exception:  # noqa: BLE001 - a logging handler must never raise into the code that logs
             self.handleError(record)
 
 
-class _Formatter(structlog.stdlib.ProcessorFormatter):
-    """The library's formatter; it returns whatever the last processor made, which for JSON is bytes."""
-
-
 def _configure_libraries(shared: list[Processor], log_format: LogFormat, out: BinaryIO) -> None:
     handler = _BytesHandler(out)
     handler.setFormatter(
-        _Formatter(
+        structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _rendering(log_format, out)],
         )
