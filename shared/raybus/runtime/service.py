@@ -26,6 +26,8 @@ from raybus.runtime.replica import Parts, Replica
 from raybus.runtime.settings import ServiceSettings
 from raybus.runtime.spec import ControllerSpec
 
+__all__ = ["Health", "MakeParts", "Parts", "Services", "no_parts", "run", "run_until_stopped", "serve"]
+
 W = TypeVar("W")
 
 
