@@ -62,7 +62,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dir", required=True, help="folder for sockets, pods and logs")
     parser.add_argument("--proxy-port", type=int, default=0, help="port of the HTTP proxy on 127.0.0.1; 0 chooses one")
     parser.add_argument("--cluster-domain", default="cluster.local")
-    parser.add_argument("--die-with-parent", action="store_true", help="stop when the process that started this one ends")
+    parser.add_argument(
+        "--die-with-parent", action="store_true", help="stop when the process that started this one ends"
+    )
     return parser.parse_args()
 
 

@@ -217,7 +217,9 @@ class Container:
         self._on_exit(self)
 
 
-def _child(launch: Callable[[socket.socket, int, int], init.Launch], control: socket.socket, out: int, err: int) -> Never:
+def _child(
+    launch: Callable[[socket.socket, int, int], init.Launch], control: socket.socket, out: int, err: int
+) -> Never:
     """In the forked process: nothing of the node's event loop may run here again."""
     try:
         init.enter_and_run(launch(control, out, err))

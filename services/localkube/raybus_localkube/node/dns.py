@@ -50,13 +50,16 @@ def _reply(number: int, flags: int, code: int, question: bytes = b"", addresses:
     flags |= _RESPONSE | _AUTHORITATIVE | _RECURSION_AVAILABLE | code
     head = _HEADER.pack(number, flags, 1 if question else 0, len(addresses), 0, 0)
     # 0xC00C points back at the name in the question.
-    records = [struct.pack(">HHHIH", 0xC00C, _A, _IN, TTL_S, 4) + ipaddress.IPv4Address(address).packed for address in addresses]
+    records = [
+        struct.pack(">HHHIH", 0xC00C, _A, _IN, TTL_S, 4) + ipaddress.IPv4Address(address).packed
+        for address in addresses
+    ]
     return head + question + b"".join(records)
 
 
 def _name(message: bytes, at: int) -> tuple[str, int]:
     """The name at this offset and the offset behind it. Names in questions are never compressed."""
-    labels = []
+    labels: list[str] = []
     while True:
         length = message[at]
         at += 1

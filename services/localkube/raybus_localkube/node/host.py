@@ -105,7 +105,10 @@ def _no_namespaces(error: OSError) -> Problem:
         name = "kernel.apparmor_restrict_unprivileged_userns"
         return Problem(f"AppArmor refuses user namespaces ({name} = 1)", f"As root: sysctl -w {name}=0")
     if error.errno in (errno.ENOSYS, errno.EINVAL):
-        return Problem("This kernel has no user namespaces", "Use a kernel with CONFIG_USER_NS, or a cluster: raybus up --kubeconfig FILE")
+        return Problem(
+            "This kernel has no user namespaces",
+            "Use a kernel with CONFIG_USER_NS, or a cluster: raybus up --kubeconfig FILE",
+        )
     return Problem(
         f"User namespaces are refused ({error.strerror})",
         "In a container, start it with --security-opt seccomp=unconfined; elsewhere ask who rules this machine, "
@@ -154,9 +157,9 @@ def _etc(folder: Path) -> Path:
     return folder
 
 
-
-
-if __name__ == "__main__":  # `python -m raybus_localkube.node.host`: each problem on two lines, exit code 1 if there is one
+if (
+    __name__ == "__main__"
+):  # `python -m raybus_localkube.node.host`: each problem on two lines, exit code 1 if there is one
     found = check_host()
     for each in found:
         print(f"{each.missing}\n{each.remedy}")  # noqa: T201 -- this is a command

@@ -108,4 +108,6 @@ def _mount_new(target: str, step: Step) -> None:
     elif step.kind == "proc":
         syscalls.mount("proc", target, "proc", harmless | syscalls.MS_NOEXEC)
     else:
-        syscalls.mount("devpts", target, "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+        syscalls.mount(
+            "devpts", target, "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"
+        )

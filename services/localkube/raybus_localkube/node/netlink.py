@@ -58,7 +58,9 @@ class Netlink:
 
     def add_veth(self, name: str, peer: str, namespace_fd: int, master: str) -> None:
         """A veth pair: `name` here on bridge `master`, `peer` in the other network namespace."""
-        there = attribute(_VETH_PEER, _link() + _name(peer) + attribute(_IFLA_NET_NS_FD, struct.pack("=i", namespace_fd)))
+        there = attribute(
+            _VETH_PEER, _link() + _name(peer) + attribute(_IFLA_NET_NS_FD, struct.pack("=i", namespace_fd))
+        )
         info = attribute(_IFLA_LINKINFO, attribute(_INFO_KIND, b"veth") + attribute(_INFO_DATA, there))
         self._send(_NEWLINK, _CREATE | _EXCL, _link() + _name(name) + info, f"add veth {name}")
         owner = attribute(_IFLA_MASTER, struct.pack("=I", socket.if_nametoindex(master)))

@@ -38,7 +38,9 @@ class Proxy:
         """Raises LookupError for an unknown name, OSError when nobody answers."""
         addresses = self._names.search(host)
         if not addresses:
-            raise LookupError(f"{host}: no such Service, or no ready pod behind it; use NAME.NAMESPACE.svc.{self._names.domain}")
+            raise LookupError(
+                f"{host}: no such Service, or no ready pod behind it; use NAME.NAMESPACE.svc.{self._names.domain}"
+            )
         self._turn += 1
         address = addresses[self._turn % len(addresses)]
         backends = self._names.backends(address, port)

@@ -16,7 +16,19 @@ HOME = "/home/ray"
 TOOLS = "/opt/raybus/bin"  # where the shims are
 HOST_ETC = "/opt/raybus/etc"  # the host's /etc, which the links in the pod's /etc point to
 OWN_ETC = ("hosts", "hostname", "resolv.conf", "passwd", "group", "nsswitch.conf", "mtab")
-FOLDERS = (HOME, "/tmp/ray", "/run/lock", "/var/tmp", "/var/log", "/var/lib", "/var/cache", "/root", "/mnt", "/srv", "/opt")  # noqa: S108 -- a path in the container
+FOLDERS = (
+    HOME,
+    "/tmp/ray",
+    "/run/lock",
+    "/var/tmp",
+    "/var/log",
+    "/var/lib",
+    "/var/cache",
+    "/root",
+    "/mnt",
+    "/srv",
+    "/opt",
+)  # noqa: S108 -- a path in the container
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",

@@ -59,7 +59,9 @@ def open_sockets(folder: Path, proxy_port: int) -> tuple[Sockets, socket.socket]
     try:
         proxy = socket.create_server(("127.0.0.1", proxy_port), backlog=BACKLOG)
     except OSError as error:
-        raise NodeStartError(f"port {proxy_port} on 127.0.0.1: {error.strerror}; choose another --proxy-port") from error
+        raise NodeStartError(
+            f"port {proxy_port} on 127.0.0.1: {error.strerror}; choose another --proxy-port"
+        ) from error
     outer, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return Sockets(requests, proxy, inner), outer
 

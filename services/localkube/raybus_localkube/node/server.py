@@ -90,7 +90,9 @@ class Server:
 
     async def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         if request.get("v") != protocol.VERSION:
-            return {"error": f"this node speaks version {protocol.VERSION}, not {request.get('v')}; restart both with one release"}
+            return {
+                "error": f"this node speaks version {protocol.VERSION}, not {request.get('v')}; restart both with one release"
+            }
         handler = self._handlers.get(str(request.get("op")))
         if handler is None:
             return {"error": f"unknown request {request.get('op')!r}"}

@@ -135,7 +135,10 @@ def health_check(host: str, port: int, wait: float) -> int:
                 return 1
             time.sleep(RETRY_S)
     if version and version != RAY_VERSION:
-        print(f"Ray version mismatch: cluster has Ray version {version} but local Ray version is {RAY_VERSION}", file=sys.stderr)
+        print(
+            f"Ray version mismatch: cluster has Ray version {version} but local Ray version is {RAY_VERSION}",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

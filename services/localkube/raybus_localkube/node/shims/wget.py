@@ -78,7 +78,9 @@ def fetch(url: str, timeout: float) -> bytes:
 
 
 def exchange(host: str, port: int, path: str, timeout: float) -> tuple[int, dict[str, str], bytes]:
-    request = f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nUser-Agent: Wget\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    request = (
+        f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nUser-Agent: Wget\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    )
     try:
         with socket.create_connection((host, port), timeout) as connection:
             connection.sendall(request.encode())
