@@ -66,6 +66,7 @@ class Kube:
     lose_answer: set[str] = field(default_factory=set)
     calls: list[tuple[str, str]] = field(default_factory=list)
     slow_s: float = 0.0
+    on_write: Callable[[Json], None] = lambda _obj: None
     in_flight: int = 0
     most_in_flight: int = 0
     _version: Iterable[int] = field(default_factory=lambda: itertools.count(100))
@@ -78,6 +79,7 @@ class Kube:
         }
         stored = {**obj, "metadata": meta}
         self.objects[obj["kind"], meta["namespace"], meta["name"]] = stored
+        self.on_write(stored)
         return stored
 
     def _next(self) -> str:
@@ -123,7 +125,9 @@ class Kube:
         await self._ask("list", f"{kind.kind}?{label_selector}")
         return [obj for (of, ns, _), obj in self.objects.items() if of == kind.kind and ns == namespace]
 
-    async def create(self, kind: Kind, body: Json, *, timeout_s: float | None = None) -> dict[str, Any]:
+    async def create(
+        self, kind: Kind, body: Json, *, timeout_s: float | None = None, lane: Any = None
+    ) -> dict[str, Any]:
         meta = body["metadata"]
         await self._ask("create", f"{kind.kind}/{meta['name']}")
         if (kind.kind, meta["namespace"], meta["name"]) in self.objects:
@@ -142,6 +146,7 @@ class Kube:
         merged = _merged(found, patch)
         merged["metadata"] = {**merged["metadata"], "resourceVersion": self._next()}
         self.objects[kind.kind, namespace or "", name] = merged
+        self.on_write(merged)
         return self._answer("patch", merged)
 
     async def delete(
