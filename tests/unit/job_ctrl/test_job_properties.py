@@ -244,15 +244,28 @@ class Life:
             assert after["failed"] == (now is Deployment.FAILED)
 
 
-STEPS = st.sampled_from(
-    [
-        ("passes",), ("passes",), ("passes",), ("probe_answers",), ("probe_answers",), ("cluster_gets_ready",), ("submitter_submits",),
-        ("submitter_submits",), ("job_goes_on", "RUNNING"), ("job_goes_on", "SUCCEEDED"), ("job_goes_on", "FAILED"), ("job_goes_on", "STOPPED"),
-        ("submitter_ends", "Complete"), ("submitter_ends", "Failed"), ("submitter_is_deleted",), ("head_is_replaced",), ("head_pod_vanishes",),
-        ("dashboard_flaps",), ("cluster_is_deleted",), ("restarts",), ("time_passes", 1), ("time_passes", 40), ("time_passes", 400), ("cut", 0),
-        ("cut", 1), ("cut", 2),
-    ]
-)  # fmt: skip
+LOOKS = [("probe_answers",), ("passes",), ("passes",)]
+EVENTS: list[tuple[Any, ...]] = [
+    ("cluster_gets_ready",), ("submitter_submits",), ("job_goes_on", "RUNNING"), ("job_goes_on", "SUCCEEDED"),
+    ("job_goes_on", "FAILED"), ("job_goes_on", "STOPPED"), ("submitter_ends", "Complete"), ("submitter_ends", "Failed"),
+    ("submitter_is_deleted",), ("head_is_replaced",), ("head_pod_vanishes",), ("dashboard_flaps",), ("cluster_is_deleted",),
+    ("restarts",), ("time_passes", 1), ("time_passes", 40), ("time_passes", 400), ("cut", 0), ("cut", 1), ("cut", 2),
+]  # fmt: skip
+LIKELY: list[tuple[Any, ...]] = [
+    ("submitter_submits",), ("job_goes_on", "RUNNING"), ("job_goes_on", "SUCCEEDED"), ("submitter_ends", "Complete"),
+    ("head_is_replaced",), ("dashboard_flaps",),
+]  # fmt: skip
+# Each event is followed by none, some or all of what it takes to notice it.
+STEPS = st.tuples(st.sampled_from(LIKELY) | st.sampled_from(EVENTS), st.integers(0, 3)).map(
+    lambda drawn: [drawn[0], *LOOKS[: drawn[1]]]
+)
+BEGUN: list[tuple[Any, ...]] = [*[("passes",)] * 3, ("cluster_gets_ready",), *[("passes",)] * 2]
+RUNS: list[tuple[Any, ...]] = [
+    *BEGUN, *LOOKS, ("submitter_submits",), ("job_goes_on", "RUNNING"), *LOOKS, *LOOKS,
+]  # fmt: skip
+LIVES = st.tuples(st.sampled_from([[], BEGUN, RUNS, RUNS]), st.lists(STEPS, max_size=25)).map(
+    lambda drawn: [*drawn[0], *(step for part in drawn[1] for step in part)]
+)
 
 
 def play(life: Life, steps: list[tuple[Any, ...]]) -> None:
@@ -269,16 +282,16 @@ def play(life: Life, steps: list[tuple[Any, ...]]) -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.sampled_from(["K8sJobMode", "HTTPMode"]), st.lists(STEPS, max_size=60))
+@given(st.sampled_from(["K8sJobMode", "HTTPMode"]), LIVES)
 def test_no_life_breaks_the_invariants(mode: str, steps: list[tuple[Any, ...]]) -> None:
     life = Life(mode)
-    play(life, [("passes",), ("passes",), ("passes",), ("cluster_gets_ready",), ("passes",), ("passes",), *steps])
+    play(life, steps)
     if mode == "HTTPMode":
         assert len(life.executions) <= 1, "J1: Raybus itself sends an attempt's job to one head only"
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.sampled_from(["K8sJobMode", "HTTPMode"]), st.lists(STEPS, max_size=40))
+@given(st.sampled_from(["K8sJobMode", "HTTPMode"]), LIVES)
 def test_every_life_comes_to_an_end_and_then_to_rest(mode: str, steps: list[tuple[Any, ...]]) -> None:
     """After all faults, a job that runs to its end (or a head that does not) leads to a verdict, clean-up and no more writes."""
     life = Life(mode)
@@ -300,9 +313,57 @@ def test_every_life_comes_to_an_end_and_then_to_rest(mode: str, steps: list[tupl
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(["K8sJobMode", "HTTPMode"]), st.lists(STEPS, max_size=40))
+@given(st.sampled_from(["K8sJobMode", "HTTPMode"]), LIVES)
 def test_deciding_twice_on_the_same_gives_the_same(mode: str, steps: list[tuple[Any, ...]]) -> None:
     life = Life(mode)
     play(life, steps)
     seen = observe(life.tree(fresh=True))
     assert decide(seen, policy=POLICY, now=life.now) == decide(seen, policy=POLICY, now=life.now)
+
+
+def lived(mode: str, *steps: Any) -> Life:
+    life = Life(mode)
+    play(life, [step if isinstance(step, tuple) else (step,) for step in steps])
+    return life
+
+
+def verdict(life: Life) -> tuple[str, str, str]:
+    status = life.status()
+    return status["jobDeploymentStatus"], status.get("jobStatus", ""), status.get("reason", "")
+
+
+def test_the_same_work_on_another_head_completes_nothing() -> None:
+    """The head dies, its successor is given the job again by the submitter, and there it even succeeds."""
+    life = lived("K8sJobMode", *RUNS, "head_is_replaced", "submitter_submits", ("job_goes_on", "SUCCEEDED"), *LOOKS)
+    assert len(life.executions) == 2
+    assert verdict(life) == ("Failed", "FAILED", "AppFailed")
+
+
+def test_a_lost_job_is_not_started_again_after_the_verdict() -> None:
+    life = lived("K8sJobMode", *RUNS, "head_is_replaced", *LOOKS, *LOOKS, "submitter_submits")
+    assert verdict(life) == ("Failed", "FAILED", "AppFailed")
+    assert len(life.executions) == 1
+
+
+def test_a_submission_whose_answer_was_lost_is_not_repeated_on_the_next_head() -> None:
+    """Killed between the submission and its note in the status, and then the head is another one."""
+    life = lived("HTTPMode", *BEGUN, "probe_answers", "passes", "probe_answers", ("cut", 1))
+    assert len(life.executions) == 1
+    assert not life.status().get("jobStatus")
+    play(life, [("head_is_replaced",), ("passes",), *LOOKS, *LOOKS])
+    assert len(life.executions) == 1
+    assert verdict(life)[0] == "Failed"
+
+
+def test_a_submission_whose_answer_was_lost_is_found_on_the_same_head() -> None:
+    life = lived("HTTPMode", *BEGUN, "probe_answers", "passes", "probe_answers", ("cut", 1), "passes", *LOOKS)
+    assert len(life.executions) == 1
+    assert verdict(life) == ("Running", "PENDING", "")
+
+
+def test_a_dead_submitter_does_not_end_a_live_job() -> None:
+    life = lived("K8sJobMode", *RUNS, ("submitter_ends", "Failed"), *LOOKS, ("time_passes", 400), *LOOKS)
+    assert verdict(life) == ("Running", "RUNNING", "")
+    play(life, [("job_goes_on", "SUCCEEDED"), *LOOKS])
+    assert verdict(life) == ("Complete", "SUCCEEDED", "")
+    assert len(life.executions) == 1
