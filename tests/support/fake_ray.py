@@ -16,7 +16,6 @@ from typing import Any
 
 from aiohttp import web
 
-HANG_S = 3600.0  # longer than any client waits
 TERMINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 FIELDS = {
     "entrypoint", "submission_id", "runtime_env", "metadata", "entrypoint_num_cpus", "entrypoint_num_gpus",
@@ -90,6 +89,7 @@ class FakeRay:
         self.default = default
         self.heads: dict[str, FakeHead] = {}
         self.address = ""
+        self._closing = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def serving(self, port: int = 0) -> AsyncIterator[FakeRay]:
@@ -103,6 +103,7 @@ class FakeRay:
         try:
             yield self
         finally:
+            self._closing.set()
             await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -111,7 +112,8 @@ class FakeRay:
         if head is None:
             return web.Response(status=502, text="no such host")
         if head.hang:
-            await asyncio.sleep(HANG_S)
+            await self._closing.wait()
+            return web.Response(status=503, text="closing")
         if not head.up:
             return web.Response(status=503, text="not up")
         if request.path == "/api/gcs_healthz":

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from support.rayjobs import ADDRESS, CLUSTER_SPEC, UID, cluster, known, ray_job
 
 from raybus_job_ctrl.build import head_service
 from raybus_job_ctrl.build.cluster import ray_cluster
 from raybus_job_ctrl.build.request import ResourcesError, parse_resources, submit_request
 from raybus_job_ctrl.build.submitter import submitter_job
+from support.rayjobs import ADDRESS, CLUSTER_SPEC, UID, cluster, known, ray_job
 
 OWNER = {
     "apiVersion": "ray.io/v1",

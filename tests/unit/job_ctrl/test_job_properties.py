@@ -12,7 +12,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.rayjobs import CLUSTER_SPEC, KEY, NOW, POLICY, UID, patched, record, stamp, tree
 
 from raybus.decide.actions import (
     CreateJob,
@@ -31,6 +30,7 @@ from raybus.decide.tree import Fact, Tree
 from raybus_job_ctrl.decide.pipeline import conclude, decide
 from raybus_job_ctrl.decide.table import PAIRS, Deployment, JobState, allowed
 from raybus_job_ctrl.observe import observe
+from support.rayjobs import CLUSTER_SPEC, KEY, NOW, POLICY, UID, patched, record, stamp, tree
 
 ENDS = ("SUCCEEDED", "FAILED", "STOPPED")
 

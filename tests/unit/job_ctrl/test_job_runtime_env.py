@@ -15,7 +15,7 @@ ROWS = [
     ('env_vars: {A: "1"}', {"env_vars": {"A": "1"}}),
     (
         "a: {b: yes, c: No, d: on, e: OFF, f: y, g: n, h: true}",
-        {"a": dict(b=True, c=False, d=True, e=False, f=True, g=False, h=True)},
+        {"a": {"b": True, "c": False, "d": True, "e": False, "f": True, "g": False, "h": True}},
     ),
     ("N: 3", {"false": 3}),
     ("on: x", {"true": "x"}),

@@ -5,6 +5,22 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
+from raybus.decide.actions import (
+    CreateJob,
+    CreateRayCluster,
+    CreateService,
+    DeleteRayCluster,
+    DeleteRayJob,
+    PatchJob,
+    PatchRayJob,
+    PatchService,
+    Reconsider,
+    StopRayJob,
+    SubmitRayJob,
+)
+from raybus.decide.outcome import Outcome, Result
+from raybus.domain.identity import suffix
 from support.rayjobs import (
     ADDRESS,
     KINDS,
@@ -27,22 +43,6 @@ from support.rayjobs import (
     submitter,
     world,
 )
-
-from raybus.decide.actions import (
-    CreateJob,
-    CreateRayCluster,
-    CreateService,
-    DeleteRayCluster,
-    DeleteRayJob,
-    PatchJob,
-    PatchRayJob,
-    PatchService,
-    Reconsider,
-    StopRayJob,
-    SubmitRayJob,
-)
-from raybus.decide.outcome import Outcome, Result
-from raybus.domain.identity import suffix
 
 # New
 

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import pytest
+
+from raybus.decide.actions import PatchRayJobStatus, RecordEvent
+from raybus_job_ctrl.decide.pipeline import decide
+from raybus_job_ctrl.decide.policy import Policy
+from raybus_job_ctrl.observe import observe
 from support.rayjobs import (
     CLUSTER_SPEC,
     NOW,
@@ -16,11 +21,6 @@ from support.rayjobs import (
     tree,
     world,
 )
-
-from raybus.decide.actions import PatchRayJobStatus, RecordEvent
-from raybus_job_ctrl.decide.pipeline import decide
-from raybus_job_ctrl.decide.policy import Policy
-from raybus_job_ctrl.observe import observe
 
 HEAD = CLUSTER_SPEC["headGroupSpec"]
 NO_DASHBOARD = {
