@@ -250,7 +250,8 @@ class Manager:
             self._add(controller.answered(key, call, error), "answer")
             if call.gone_is_done and isinstance(error, errors.NotFound):
                 return None
-            level = self._log.debug if isinstance(error, errors.Conflict) else self._log.warning
+            expected = isinstance(error, errors.Conflict) or error.namespace_terminating
+            level = self._log.debug if expected else self._log.warning
             level("request failed", controller=controller.name, method=call.method, path=call.path, error=str(error))
             return error
         self.writes += call.method != "GET"
@@ -263,7 +264,7 @@ class Manager:
     def _learn(self, call: Call, answer: dict[str, Any]) -> None:
         meta = answer.get("metadata") or {}
         if "uid" in meta:
-            if call.method != "GET" and is_gone(call.method, meta):
+            if call.method != "GET" and is_gone(call.method, answer):
                 self._gone(call.kind, meta["uid"])
             else:
                 self._changed(call.kind, answer)
@@ -275,11 +276,17 @@ class Manager:
             self._events.record(event.regarding, event.type, event.reason, event.reason, event.note)
 
 
-def is_gone(method: str, meta: Json) -> bool:
-    """Whether a written object, as answered, does not exist any more: nothing held it when its deletion was asked for."""
+def is_gone(method: str, written: Json) -> bool:
+    """Whether an object, as the answer to a write shows it, does not exist any more: nothing held it when it was to go."""
+    meta = written["metadata"]
     if "deletionTimestamp" not in meta:
         return method == "DELETE"
-    return not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
+    held = (
+        meta.get("finalizers")
+        or meta.get("deletionGracePeriodSeconds")
+        or (written.get("spec") or {}).get("finalizers")
+    )
+    return not held
 
 
 def _number(version: str) -> int:
