@@ -24,14 +24,18 @@ _HEAD_SERVICE_LABELS = (labels.CLUSTER, labels.NODE_TYPE, labels.IDENTIFIER)
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one RayCluster: creation time and uid of the newest pod in each place."""
+    """Of one RayCluster: creation time and uid of the newest pod in each place, and the pods as read from their objects."""
 
     uid: str
+    ray_containers: Mapping[str, str] = field(default_factory=dict)
     newest: dict[Place, tuple[str, str]] = field(default_factory=dict)
+    read: dict[str, tuple[Json, Pod]] = field(default_factory=dict)
 
 
 class Observer:
-    """Remembers which pod stood where, so that its successor gets another name. Forgetting costs nothing but that."""
+    """Remembers which pod stood where, so that its successor gets another name, and pods that have not changed, so that a
+    cluster of a thousand is not read anew for each of them. Forgetting costs nothing but that.
+    """
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
         self._limit = remembered
@@ -42,29 +46,62 @@ class Observer:
             self._seen.pop(tree.key, None)
             return ClusterWorld(cluster=None)
         cluster = Cluster(tree.root)
-        ray_containers = _ray_containers(cluster.spec)
-        pods = tuple(_pod(obj, cluster.uid, ray_containers) for obj in tree.of(kinds.POD.kind))
+        seen = self._seen_of(tree.key, cluster)
+        found = tuple(_read(seen, obj) for obj in tree.of(kinds.POD.kind))
+        if len(seen.read) > len(found):
+            seen.read = {pod.name: seen.read[pod.name] for pod in found}
+        mine = tuple(pod for pod in found if pod.ours)
+        _remember_places(seen, mine)
         return ClusterWorld(
             cluster=cluster,
-            pods=pods,
+            pods=mine,
+            heads=tuple(pod for pod in found if pod.node_type == labels.HEAD),
+            workers=_by_group(mine),
+            names=frozenset(pod.name for pod in found),
             head_services=tuple(_head_services(cluster, tree.of(kinds.SERVICE.kind))),
             groups=cluster_spec.worker_groups(cluster.spec),
             complete=tree.complete >= _NEEDED,
-            last_seen=self._remember(tree.key, cluster.uid, pods),
+            last_seen={place: uid for place, (_, uid) in seen.newest.items()},
         )
 
-    def _remember(self, key: RootKey, uid: str, pods: Iterable[Pod]) -> Mapping[Place, str]:
+    def _seen_of(self, key: RootKey, cluster: Cluster) -> _Seen:
+        ray_containers = _ray_containers(cluster.spec)
         seen = self._seen.get(key)
-        if seen is None or seen.uid != uid:
-            seen = self._seen[key] = _Seen(uid)
+        if seen is None or seen.uid != cluster.uid:
+            seen = self._seen[key] = _Seen(cluster.uid, ray_containers)
+        elif seen.ray_containers != ray_containers:
+            seen.ray_containers, seen.read = ray_containers, {}
         self._seen.move_to_end(key)
         if len(self._seen) > self._limit:
             self._seen.popitem(last=False)
-        for pod in pods:
-            if pod.ours and pod.slot is not None:
-                place = (pod.group, pod.slot)
-                seen.newest[place] = max(seen.newest.get(place, ("", "")), (pod.created, pod.uid))
-        return {place: pod_uid for place, (_, pod_uid) in seen.newest.items()}
+        return seen
+
+
+def _read(seen: _Seen, obj: Json) -> Pod:
+    """The pod; objects are replaced and never modified, so the same object is the same pod."""
+    name = obj["metadata"]["name"]
+    known = seen.read.get(name)
+    if known is not None and known[0] is obj:
+        return known[1]
+    pod = _pod(obj, seen.uid, seen.ray_containers)
+    seen.read[name] = (obj, pod)
+    return pod
+
+
+def _remember_places(seen: _Seen, pods: Iterable[Pod]) -> None:
+    for pod in pods:
+        if pod.slot is not None:
+            place, found = (pod.group, pod.slot), (pod.created, pod.uid)
+            if seen.newest.get(place, ("", "")) < found:
+                seen.newest[place] = found
+
+
+def _by_group(pods: Iterable[Pod]) -> Mapping[str, tuple[Pod, ...]]:
+    groups: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node_type == labels.WORKER:
+            groups.setdefault(pod.group, []).append(pod)
+    return {name: tuple(members) for name, members in groups.items()}
 
 
 def _ray_containers(spec: Json) -> dict[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from raybus.domain import names
-from raybus_cluster_ctrl.build.templates import Templates
+from raybus_cluster_ctrl.memory import Memory
 
 _GATES = frozenset({"RayClusterStatusConditions", "RayJobDeletionPolicy", "RayMultiHostIndexing"})
 
@@ -24,7 +26,9 @@ class Policy:
     login_shell: bool = False
     random_pod_delete: bool = False
     status_interval_s: float = 1.0  # between two status writes that change only counters
-    templates: Templates = field(default_factory=Templates, compare=False)
+    built: Memory[Mapping[str, Any]] = field(default_factory=Memory, compare=False)
+    totals: Memory[Mapping[str, str]] = field(default_factory=Memory, compare=False)
+    checked: Memory[str] = field(default_factory=Memory, compare=False)
 
     @property
     def conditions(self) -> bool:

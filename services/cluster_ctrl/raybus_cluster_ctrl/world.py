@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from raybus.domain import cluster_spec, conditions, labels
+from raybus.domain import cluster_spec, conditions
 from raybus.domain.cluster_spec import WorkerGroup
 from raybus_cluster_ctrl.build.target import Cluster
 
@@ -58,12 +58,16 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterWorld:
-    """`cluster` None: there is no such RayCluster. `pods` holds every pod with the cluster's label, `head_services` the
-    Services that carry the head's labels. `last_seen`: uid of the newest pod that was ever seen in a place.
+    """`cluster` None: there is no such RayCluster. `pods` are its own; `heads` are all head pods under its label, terminating
+    and foreign ones included; `workers` are its own ones by group. `head_services` carry the head's labels. `last_seen`: uid of
+    the newest pod that was ever seen in a place.
     """
 
     cluster: Cluster | None
     pods: tuple[Pod, ...] = ()
+    heads: tuple[Pod, ...] = ()
+    workers: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()  # of all pods under the cluster's label
     head_services: tuple[Json, ...] = ()
     groups: tuple[WorkerGroup, ...] = ()
     complete: bool = False  # whether absence of pods and Services can be trusted
@@ -79,19 +83,6 @@ class ClusterWorld:
     def status(self) -> Json:
         status: Json = self.present.root.get("status") or {}
         return status
-
-    @property
-    def own_pods(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.pods if pod.ours)
-
-    @property
-    def heads(self) -> tuple[Pod, ...]:
-        """All head pods under this cluster's label, terminating and foreign ones included."""
-        return tuple(pod for pod in self.pods if pod.node_type == labels.HEAD)
-
-    @property
-    def workers(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.own_pods if pod.node_type == labels.WORKER)
 
     @property
     def wanted_workers(self) -> int:

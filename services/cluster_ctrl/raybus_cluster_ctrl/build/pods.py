@@ -37,11 +37,7 @@ def generate_name(cluster: Cluster, group_name: str) -> str:
 
 
 def _remembered(group: Group) -> Json:
-    cluster = group.cluster
-    # The generation stands for the spec; labels and annotations of the cluster count too but do not move it.
-    marks = (frozenset(cluster.labels.items()), frozenset(cluster.annotations.items()))
-    key = (cluster.uid, cluster.root["metadata"].get("generation"), group.name, marks)
-    return group.policy.templates.get(key, lambda: _build(group))
+    return group.policy.built.get((*group.cluster.version, group.name), lambda: _build(group))
 
 
 def _build(group: Group) -> Json:

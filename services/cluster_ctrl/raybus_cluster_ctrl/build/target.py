@@ -5,7 +5,7 @@ Pure. What may live here: values that several builders need, read once from the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,12 @@ class Cluster:
     def labels(self) -> Mapping[str, str]:
         given: Mapping[str, str] = self.root["metadata"].get("labels") or {}
         return given
+
+    @property
+    def version(self) -> tuple[Hashable, ...]:
+        """Changes with everything that pods are made from: labels and annotations do not move the generation."""
+        marks = (frozenset(self.labels.items()), frozenset(self.annotations.items()))
+        return (self.uid, self.root["metadata"].get("generation"), *marks)
 
     @property
     def owner(self) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def provisioned(world: ClusterWorld) -> Condition | None:
     """None where it stays as it is: once True, it says that the cluster has been there."""
     if world.was_provisioned:
         return None
-    if all_running(world.own_pods):
+    if all_running(world.pods):
         return Condition(type=PROVISIONED, status="True", reason="AllPodRunningAndReadyFirstTime", message=_ALL_ONCE)
     return Condition(type=PROVISIONED, status="False", reason="RayClusterPodsProvisioning", message=_NOT_YET)
 

@@ -73,7 +73,7 @@ def _name(world: ClusterWorld, group: target.Group, policy: Policy) -> str:
         return str(given)
     place = names.Place(uid=cluster.uid, group=group.name, slot=_SLOT)
     salt = world.last_seen.get((group.name, _SLOT), "")
-    return names.child_name(pods.generate_name(cluster, group.name), place, salt, {pod.name for pod in world.pods})
+    return names.child_name(pods.generate_name(cluster, group.name), place, salt, world.names)
 
 
 def _delete(world: ClusterWorld, pod: Pod, reason: str) -> Action:

@@ -32,7 +32,7 @@ def compute(world: ClusterWorld, outcomes: tuple[Outcome, ...], policy: Policy, 
     counters = _counters(world)
     status = {key: value for key, value in old.items() if key not in (*_COUNTERS, "state", "reason")}
     status |= {key: value for key, value in counters.items() if value}
-    status |= cluster_spec.desired_resources(world.present.spec, world.groups).printed()
+    status |= policy.totals.get(world.present.version, lambda: _desired_resources(world))
     status["observedGeneration"] = world.present.root["metadata"].get("generation", 0)
     status["head"] = _head(world)
     status["lastUpdateTime"] = times.rfc3339(now)
@@ -78,9 +78,14 @@ def _difference(old: Json, new: Json) -> str:
     return f"changed: {', '.join(changed)}" if old else "first status"
 
 
+def _desired_resources(world: ClusterWorld) -> Mapping[str, str]:
+    return cluster_spec.desired_resources(world.present.spec, world.groups).printed()
+
+
 def _counters(world: ClusterWorld) -> dict[str, int]:
     counts = cluster_spec.counts(world.groups)
-    available = [pod for pod in world.workers if pod.phase == "Running"]
+    workers = (pod for members in world.workers.values() for pod in members)
+    available = [pod for pod in workers if pod.phase == "Running"]
     return {
         "desiredWorkerReplicas": counts.desired,
         "minWorkerReplicas": counts.minimum,
@@ -92,8 +97,8 @@ def _counters(world: ClusterWorld) -> dict[str, int]:
 
 def _state(world: ClusterWorld, outcomes: tuple[Outcome, ...]) -> str:
     """`ready` once everything ran; it stays, since others wait for it and the conditions tell about later trouble."""
-    everything = len(world.own_pods) == world.wanted_workers + 1
-    if everything and conditions.all_running(world.own_pods) and not conditions.had_error(outcomes):
+    everything = len(world.pods) == world.wanted_workers + 1
+    if everything and conditions.all_running(world.pods) and not conditions.had_error(outcomes):
         return READY
     return str(world.status.get("state") or "")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raybus.domain import cluster_spec, cluster_validation, conditions, labels
+from raybus_cluster_ctrl.build.target import Cluster
 from raybus_cluster_ctrl.policy import Policy
 from raybus_cluster_ctrl.world import ClusterWorld
 
@@ -35,8 +36,7 @@ def refusal(world: ClusterWorld, policy: Policy) -> Refusal | None:
     problem = cluster_validation.metadata_problem(cluster.name)
     if problem:
         return Refusal(problem, METADATA)
-    problem = cluster_validation.spec_problem(cluster.spec, cluster.annotations, policy.gates)
-    problem = problem or cluster_validation.upgrade_problem(cluster.spec, cluster.labels)
+    problem = policy.checked.get(cluster.version, lambda: _spec_problem(cluster, policy))
     if problem:
         return Refusal(problem, SPEC)
     current = world.status.get("conditions")
@@ -50,6 +50,11 @@ def refusal(world: ClusterWorld, policy: Policy) -> Refusal | None:
     if not world.complete:
         return Refusal("not all pods and Services were read yet")
     return None
+
+
+def _spec_problem(cluster: Cluster, policy: Policy) -> str:
+    problem = cluster_validation.spec_problem(cluster.spec, cluster.annotations, policy.gates)
+    return problem or cluster_validation.upgrade_problem(cluster.spec, cluster.labels)
 
 
 def unsupported(world: ClusterWorld) -> str:

@@ -6,7 +6,7 @@ present, so that a group is never larger than wanted; they are never picked agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
 
 from raybus.decide.actions import Action, CreatePod, DeletePod
@@ -20,7 +20,7 @@ from raybus_cluster_ctrl.world import ClusterWorld, Pod
 
 
 def decide(world: ClusterWorld, group: WorkerGroup, policy: Policy) -> Part:
-    present = [pod for pod in world.workers if pod.group == group.name]
+    present = world.workers.get(group.name, ())
     live = [pod for pod in present if not pod.terminating]
     deletions = tuple(_delete(world, pod, reason) for pod, reason in _leaving(world, group, live, policy))
     missing = max(group.wanted_pods - len(present), 0)
@@ -60,7 +60,7 @@ def _creations(world: ClusterWorld, group: WorkerGroup, present: Iterable[Pod], 
     cluster = world.present
     built = target.worker_group(cluster, group.raw, policy)
     prefix = pods.generate_name(cluster, group.name)
-    taken = {pod.name for pod in world.pods}.union(*(other.to_delete for other in world.groups))
+    taken = set(world.names).union(*(other.to_delete for other in world.groups))
     used = {pod.slot for pod in present}
     for slot in count():
         if slot in used:
@@ -86,7 +86,7 @@ def _delete(world: ClusterWorld, pod: Pod, reason: str) -> Action:
     )
 
 
-def _notes(group: WorkerGroup, present: list[Pod]) -> tuple[str, ...]:
+def _notes(group: WorkerGroup, present: Sequence[Pod]) -> tuple[str, ...]:
     notes = []
     if group.replicas is not None and group.replicas != group.wanted_replicas:
         notes.append(f"group {group.name}: replicas {group.replicas} counts as {group.wanted_replicas}, its bound")
