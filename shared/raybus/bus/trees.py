@@ -118,10 +118,10 @@ class Trees:
         key, object_id = news.address.key, (news.address.kind, news.address.name)
         if news.op is Op.DELETED:
             return self._bury(key, object_id, news.uid, now)
-        if self._graves.deleted_by_us(news.uid, now):
-            return None
-        self._graves.rise(news.uid)
         held = self._trees.get(key, {}).get(object_id)
+        if self._graves.deleted_by_us(news.uid, now):
+            return self._pass_over(key, object_id, held, news.uid)
+        self._graves.rise(news.uid)
         if held is not None:
             held.turn = self._turn
         created = _created(news.body) if held is not None and held.own and held.uid != news.uid else ""
@@ -156,7 +156,14 @@ class Trees:
         if lacking and lacking.ref.uid == uid:
             self._clear_lacking(key, object_id)
         held = self._trees.get(key, {}).get(object_id)
-        if held is None or held.uid != uid:
+        if held is not None and held.uid == uid:
+            self._remove(key, object_id)
+            return Change(key, f"{object_id[0]} deleted")
+        return self._pass_over(key, object_id, held, uid)
+
+    def _pass_over(self, key: RootKey, object_id: ObjectId, held: Entry | None, gone: str) -> Change | None:
+        """The stream speaks of a uid that is gone. Another one that it named earlier is gone too, an own write need not be."""
+        if held is None or held.uid == gone or held.own:
             return None
         self._remove(key, object_id)
         return Change(key, f"{object_id[0]} deleted")
@@ -217,7 +224,7 @@ class Trees:
         if projection is None:
             return False
         if held is not None and held.uid != uid:
-            self._graves.dig(held.uid, now, by_us=False)
+            self._graves.dig(held.uid, now, by_us=True)  # the API server has another one under this name
         entry = Entry(uid, version, obj=project(obj, projection))
         entry.own, entry.since = True, now
         lacking = self._lacking.get(key, {}).get(object_id)
