@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -19,7 +20,6 @@ from raybus.kube import errors
 from raybus.kube.client import KubeClient
 from raybus.kube.events import EventRecorder
 from raybus.kube.listwatch import Changed, Interrupted, ListBegun, ListComplete, Listed, ListWatch, ListWatchEvent
-from raybus.observe.logging import get_logger
 from raybus.runtime.backoff import Backoff
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.queue import KeyedQueue
@@ -27,6 +27,7 @@ from raybus_localkube.controllers.controller import Controller, Ref, Served
 from raybus_localkube.controllers.served import discover
 from raybus_localkube.controllers.work import Call, Event, Json
 
+log = logging.getLogger(__name__)
 WORKERS = 8
 CALLS_AT_ONCE = 16
 DEAD_KEPT = 20_000
@@ -65,8 +66,8 @@ class Manager:
         self._dead: OrderedDict[str, None] = OrderedDict()
         self._waiting: dict[str, set[RootKey]] = {name: set() for name in self._controllers}
         self._rediscover = asyncio.Event()
-        self._log = get_logger(service="localkube", component="controllers")
-        self.writes = 0
+        self.started = asyncio.Event()
+        """Set once every controller has seen all there was."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -83,7 +84,7 @@ class Manager:
             try:
                 self._serve(await discover(self._client), group)
             except errors.KubeError as error:
-                self._log.warning("the kinds of the server could not be read, will try again", error=str(error))
+                log.warning("the kinds of the server could not be read, next try in %s s: %s", DISCOVERY_RETRY_S, error)
                 asyncio.get_running_loop().call_later(DISCOVERY_RETRY_S, self._rediscover.set)
             await self._rediscover.wait()
 
@@ -135,7 +136,7 @@ class Manager:
         elif isinstance(event, ListComplete):
             self._listed(kind, known, _number(event.resource_version))
         elif isinstance(event, Interrupted) and event.delay_s > 1:
-            self._log.warning("watch interrupted", kind=kind.plural, error=str(event.error), again_in_s=event.delay_s)
+            log.warning("watch of %s interrupted, next try in %.1f s: %s", kind.plural, event.delay_s, event.error)
 
     def _listed(self, kind: Kind, known: KnownKind, version: int) -> None:
         missing = [uid for uid, (seen, _) in known.objects.items() if uid not in known.listing and seen <= version]
@@ -195,6 +196,8 @@ class Manager:
             if keys and self._ready(self._controllers[name]):
                 self._add(keys, "listed")
                 keys.clear()
+        if all(self._ready(controller) for controller in self._controllers.values()):
+            self.started.set()
 
     async def _work(self) -> None:
         while True:
@@ -214,8 +217,8 @@ class Manager:
             for event in work.events:
                 self._record(event)
             wait_s = await self._execute(controller, key, work.steps)
-        except Exception as error:  # noqa: BLE001 - a bug in one decision must not stop the others
-            self._log.error("decision failed", controller=controller.name, key=str(key), exc_info=error)
+        except Exception as error:
+            log.exception("%s: the decision about %s failed", controller.name, key, exc_info=error)
             self._backoff.crashed(key)
             wait_s = None if self._backoff.parked(key) else self._backoff.failed(key)
             if wait_s is None:
@@ -251,10 +254,9 @@ class Manager:
             if call.gone_is_done and isinstance(error, errors.NotFound):
                 return None
             expected = isinstance(error, errors.Conflict) or error.namespace_terminating
-            level = self._log.debug if expected else self._log.warning
-            level("request failed", controller=controller.name, method=call.method, path=call.path, error=str(error))
+            level = logging.DEBUG if expected else logging.WARNING
+            log.log(level, "%s: %s %s failed, will try again: %s", controller.name, call.method, call.path, error)
             return error
-        self.writes += call.method != "GET"
         self._learn(call, answer)
         self._add(controller.answered(key, call, answer), "answer")
         if call.event is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from raybus.kube.client import KubeClient
 from raybus.kube.events import EventRecorder
@@ -31,8 +33,20 @@ def build(names: Iterable[str] = ALL, *, root_ca: str = "") -> list[Controller]:
     return [factories[name]() for name in names]
 
 
-async def run(client: KubeClient, names: Iterable[str] = ALL, *, root_ca: str = "", clock: Clock = SYSTEM) -> None:
-    """Run these controllers with `client` until cancelled. The client's user needs all rights."""
-    controllers = build(names, root_ca=root_ca)
+@contextlib.asynccontextmanager
+async def running(
+    client: KubeClient, names: Iterable[str] = ALL, *, root_ca: str = "", clock: Clock = SYSTEM
+) -> AsyncIterator[Manager]:
+    """These controllers at work with `client`, whose user needs all rights; they end with the block.
+
+    `await manager.started.wait()` waits until all of them have seen what there is.
+    """
     async with EventRecorder(client, "job-controller", "localkube") as events:
-        await Manager(client, controllers, events, clock=clock).run()
+        manager = Manager(client, build(names, root_ca=root_ca), events, clock=clock)
+        task = asyncio.create_task(manager.run(), name="controllers")
+        try:
+            yield manager
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

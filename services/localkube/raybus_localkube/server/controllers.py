@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+
 from raybus.kube.client import KubeClient
+from raybus_localkube.controllers.run import ALL, running
+
+log = logging.getLogger(__name__)
+START_S = 30.0
 
 
 class UnknownController(ValueError):
@@ -10,14 +18,25 @@ class UnknownController(ValueError):
 
 
 class Controllers:
-    """`names` None runs all. `running` says whether readiness may be told."""
+    """`names` None runs all. `running` says whether readiness may be told: all have seen what there is."""
 
     def __init__(self, client: KubeClient, names: tuple[str, ...] | None, *, ca: str) -> None:
-        self._client, self._names, self._ca = client, names, ca
+        self._client, self._names, self._ca = client, ALL if names is None else names, ca
+        self._life = contextlib.AsyncExitStack()
         self.running = False
+        if unknown := [name for name in self._names if name not in ALL]:
+            raise UnknownController(f"no such controller: {', '.join(unknown)}; there are {', '.join(ALL)}")
 
     async def start(self) -> None:
+        if self._names:
+            manager = await self._life.enter_async_context(running(self._client, self._names, root_ca=self._ca))
+            try:
+                async with asyncio.timeout(START_S):
+                    await manager.started.wait()
+            except TimeoutError:
+                log.warning("the built-in controllers have not seen everything in %s s; serving all the same", START_S)
         self.running = True
 
     async def stop(self) -> None:
         self.running = False
+        await self._life.aclose()
