@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+import orjson
+
 from raybus.bus.transport import Message
 
 DRAINING = "ray-draining"
@@ -41,6 +43,16 @@ def is_gone(message: Message) -> bool:
     return message.headers.get(KV_OPERATION) in ("DEL", "PURGE") or _MARKER_REASON in message.headers
 
 
+def owner_of(message: Message) -> str | None:
+    """Whom the record of a partition names; None if it was released."""
+    if is_gone(message) or not message.body:
+        return None
+    try:
+        return str(orjson.loads(message.body)["replica"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return "?"  # unreadable: nobody whose session lives
+
+
 class Record(NamedTuple):
     """The record of a partition; `owner` None: released. `seq` is the epoch."""
 
@@ -66,8 +78,8 @@ class LeaseView:
         self.records.clear()
         self.complete = False
 
-    def apply(self, key: str, message: Message, owner: str | None) -> None:
-        """Take in a message of `key`; `owner` is what a partition's record names."""
+    def apply(self, key: str, message: Message) -> None:
+        """Take in a message of `key`."""
         kind, _, rest = key.partition(".")
         gone = is_gone(message)
         if kind == "session" and gone:
@@ -78,7 +90,7 @@ class LeaseView:
             held = self.records.get(int(rest))
             if held and held.seq > message.seq:
                 return  # our own write was known before this older one was delivered
-            self.records[int(rest)] = Record(None if gone else owner, message.seq)
+            self.records[int(rest)] = Record(owner_of(message), message.seq)
 
     def wanted(self, partitions: int) -> dict[int, str]:
         return assign(partitions, [name for name, session in self.sessions.items() if not session.draining])

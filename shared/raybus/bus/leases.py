@@ -15,7 +15,7 @@ from functools import partial
 import orjson
 import structlog
 
-from raybus.bus.assignment import KV_DELETE, KV_OPERATION, LeaseView, Record, evicted, is_gone, moves
+from raybus.bus.assignment import KV_DELETE, KV_OPERATION, LeaseView, Record, evicted, is_gone, moves, owner_of
 from raybus.bus.clock import SYSTEM, Clock
 from raybus.bus.keeper import Bucket, SessionKeeper
 from raybus.bus.subjects import lease_subject
@@ -180,7 +180,7 @@ class Leases:
     def _apply(self, message: Message) -> None:
         key = message.subject[len(self._bucket.name) + 5 :]
         was_there = self._replica in self._view.sessions
-        self._view.apply(key, message, _owner(message))
+        self._view.apply(key, message)
         if not was_there and self._replica in self._view.sessions:
             self._born = self._clock.monotonic()
             self._arm_grace()
@@ -308,7 +308,7 @@ class Leases:
         if last is None:
             self._view.records.pop(part, None)
         else:
-            self._view.records[part] = Record(None if is_gone(last) else _owner(last), last.seq)
+            self._view.records[part] = Record(owner_of(last), last.seq)
 
     async def _release(self, part: int) -> None:
         epoch = self._owned.get(part)
@@ -333,12 +333,3 @@ class Leases:
             await asyncio.sleep(_GAIN_RETRY_S)
         else:
             self._view.records[part] = Record(None, freed)
-
-
-def _owner(message: Message) -> str | None:
-    if not message.body:
-        return None
-    try:
-        return str(orjson.loads(message.body)["replica"])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return "?"  # unreadable: nobody whose session lives
