@@ -13,9 +13,9 @@ from raybus.decide.plan import Plan
 from raybus.decide.tree import RootKey, Tree
 from raybus.runtime.outcomes import merge_diff
 from raybus_cluster_ctrl.decide import pipeline
+from raybus_cluster_ctrl.decide.policy import Policy
+from raybus_cluster_ctrl.decide.world import ClusterWorld
 from raybus_cluster_ctrl.observe import Observer
-from raybus_cluster_ctrl.policy import Policy
-from raybus_cluster_ctrl.world import ClusterWorld
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 COMPLETE = frozenset({"RayCluster", "Pod", "Service"})

@@ -13,11 +13,11 @@ from raybus.runtime.service import Parts, Services, run
 from raybus.runtime.spec import ControllerSpec
 from raybus_cluster_ctrl.act import ACTIONS, handlers
 from raybus_cluster_ctrl.decide.pipeline import conclude, decide
+from raybus_cluster_ctrl.decide.policy import Policy
+from raybus_cluster_ctrl.decide.world import ClusterWorld
 from raybus_cluster_ctrl.observe import Observer
-from raybus_cluster_ctrl.policy import Policy
 from raybus_cluster_ctrl.settings import ClusterCtrlSettings
 from raybus_cluster_ctrl.triggers import ROUTES
-from raybus_cluster_ctrl.world import ClusterWorld
 
 PROG = "raybus-cluster-ctrl"
 

@@ -13,7 +13,7 @@ from typing import Any
 from raybus.decide.tree import RootKey, Tree
 from raybus.domain import cluster_spec, kinds, labels, owners, services
 from raybus_cluster_ctrl.build.target import Cluster
-from raybus_cluster_ctrl.world import ClusterWorld, Place, Pod
+from raybus_cluster_ctrl.decide.world import ClusterWorld, Place, Pod
 
 Json = Mapping[str, Any]
 

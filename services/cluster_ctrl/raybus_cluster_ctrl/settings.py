@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field
 
 from raybus.domain import names
 from raybus.runtime.settings import ServiceSettings
-from raybus_cluster_ctrl.policy import Policy
+from raybus_cluster_ctrl.decide.policy import Policy
 
 
 def _either(name: str, upstream: str) -> AliasChoices:

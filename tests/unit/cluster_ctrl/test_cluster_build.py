@@ -8,7 +8,7 @@ import pytest
 
 from raybus.decide.actions import CreatePod
 from raybus_cluster_ctrl.build import pods, target
-from raybus_cluster_ctrl.policy import Policy
+from raybus_cluster_ctrl.decide.policy import Policy
 from support.clusters import Kubernetes, actions, cluster, group
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "ray:1"}]}}

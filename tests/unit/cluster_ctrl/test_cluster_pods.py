@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from raybus.decide.actions import CreatePod, CreateService, DeletePod
-from raybus_cluster_ctrl.policy import Policy
+from raybus_cluster_ctrl.decide.policy import Policy
 from support.clusters import UNREADY, Kubernetes, actions, cluster, group, names_of
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from raybus.decide.actions import RecordEvent
 from raybus_cluster_ctrl.decide import pipeline
-from raybus_cluster_ctrl.policy import Policy
+from raybus_cluster_ctrl.decide.policy import Policy
 from support.clusters import Kubernetes, cluster, group
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from raybus.decide.actions import CreatePod, CreateService, DeletePod, PatchRayClusterStatus
 from raybus_cluster_ctrl.decide import pipeline
-from raybus_cluster_ctrl.policy import Policy
+from raybus_cluster_ctrl.decide.policy import Policy
 from support.clusters import READY, UNREADY, Kubernetes, actions, cluster, group
 
 

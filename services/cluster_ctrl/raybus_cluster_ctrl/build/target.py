@@ -13,7 +13,7 @@ from raybus.domain import cluster_spec, labels, names, owners, services, start_p
 from raybus.domain.names import NodeType
 
 if TYPE_CHECKING:  # the policy holds the memory of what was built, so it is the one that imports this package
-    from raybus_cluster_ctrl.policy import Policy
+    from raybus_cluster_ctrl.decide.policy import Policy
 
 Json = Mapping[str, Any]
 

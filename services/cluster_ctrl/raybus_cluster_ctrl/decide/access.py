@@ -19,7 +19,7 @@ from raybus.domain import cluster_spec
 from raybus_cluster_ctrl.build import access
 from raybus_cluster_ctrl.build.target import Cluster
 from raybus_cluster_ctrl.decide.part import Part
-from raybus_cluster_ctrl.world import ClusterWorld, Json
+from raybus_cluster_ctrl.decide.world import ClusterWorld, Json
 
 
 def decide(world: ClusterWorld) -> Part:

@@ -11,7 +11,7 @@ from typing import Any
 from raybus.decide.outcome import Outcome, Result
 from raybus.domain.conditions import Condition, Status
 from raybus_cluster_ctrl.decide import events, markers
-from raybus_cluster_ctrl.world import PROVISIONED, ClusterWorld, Pod
+from raybus_cluster_ctrl.decide.world import PROVISIONED, ClusterWorld, Pod
 
 HEAD_READY = "HeadPodReady"
 REPLICA_FAILURE = "ReplicaFailure"

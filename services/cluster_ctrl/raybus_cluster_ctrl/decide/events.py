@@ -11,7 +11,7 @@ from typing import Any
 from raybus.decide.actions import Action, CreatePod, DeletePod, RecordEvent
 from raybus.decide.outcome import Outcome, Result
 from raybus.domain import labels
-from raybus_cluster_ctrl.world import ClusterWorld
+from raybus_cluster_ctrl.decide.world import ClusterWorld
 
 Json = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ from raybus.domain import labels, names
 from raybus_cluster_ctrl.build import pods, target
 from raybus_cluster_ctrl.decide import markers
 from raybus_cluster_ctrl.decide.part import Part
-from raybus_cluster_ctrl.policy import Policy
-from raybus_cluster_ctrl.world import ClusterWorld, Pod
+from raybus_cluster_ctrl.decide.policy import Policy
+from raybus_cluster_ctrl.decide.world import ClusterWorld, Pod
 
 _SLOT = 0
 

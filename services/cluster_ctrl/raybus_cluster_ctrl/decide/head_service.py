@@ -5,8 +5,8 @@ from __future__ import annotations
 from raybus.decide.actions import Announce, CreateService
 from raybus.domain import services
 from raybus_cluster_ctrl.decide.part import Part
-from raybus_cluster_ctrl.policy import Policy
-from raybus_cluster_ctrl.world import ClusterWorld
+from raybus_cluster_ctrl.decide.policy import Policy
+from raybus_cluster_ctrl.decide.world import ClusterWorld
 
 
 def decide(world: ClusterWorld, policy: Policy) -> Part:

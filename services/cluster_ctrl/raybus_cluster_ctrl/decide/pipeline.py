@@ -12,9 +12,9 @@ from raybus.decide.outcome import Outcome
 from raybus.decide.plan import NOTHING, Plan
 from raybus_cluster_ctrl.decide import access, events, head, head_service, status, validation, workers
 from raybus_cluster_ctrl.decide.part import joined
+from raybus_cluster_ctrl.decide.policy import Policy
 from raybus_cluster_ctrl.decide.validation import Refusal
-from raybus_cluster_ctrl.policy import Policy
-from raybus_cluster_ctrl.world import ClusterWorld
+from raybus_cluster_ctrl.decide.world import ClusterWorld
 
 
 def decide(world: ClusterWorld, /, *, policy: Policy, now: datetime) -> Plan:  # noqa: ARG001 - every decision is given the time

@@ -14,8 +14,8 @@ from raybus.decide.outcome import Outcome
 from raybus.domain import cluster_spec, services, times
 from raybus.domain import conditions as merging
 from raybus_cluster_ctrl.decide import conditions
-from raybus_cluster_ctrl.policy import Policy
-from raybus_cluster_ctrl.world import ClusterWorld
+from raybus_cluster_ctrl.decide.policy import Policy
+from raybus_cluster_ctrl.decide.world import ClusterWorld
 
 Json = Mapping[str, Any]
 

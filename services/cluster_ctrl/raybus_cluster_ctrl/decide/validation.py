@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from raybus.domain import cluster_spec, cluster_validation, conditions, labels
 from raybus_cluster_ctrl.build.target import Cluster
-from raybus_cluster_ctrl.policy import Policy
-from raybus_cluster_ctrl.world import ClusterWorld
+from raybus_cluster_ctrl.decide.policy import Policy
+from raybus_cluster_ctrl.decide.world import ClusterWorld
 
 METADATA = "InvalidRayClusterMetadata"
 SPEC = "InvalidRayClusterSpec"

@@ -15,8 +15,8 @@ from raybus.domain.cluster_spec import WorkerGroup
 from raybus_cluster_ctrl.build import pods, target
 from raybus_cluster_ctrl.decide import head, markers
 from raybus_cluster_ctrl.decide.part import Part
-from raybus_cluster_ctrl.policy import Policy
-from raybus_cluster_ctrl.world import ClusterWorld, Pod
+from raybus_cluster_ctrl.decide.policy import Policy
+from raybus_cluster_ctrl.decide.world import ClusterWorld, Pod
 
 
 def decide(world: ClusterWorld, group: WorkerGroup, policy: Policy) -> Part:
