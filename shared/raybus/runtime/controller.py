@@ -80,7 +80,7 @@ class Controller(Generic[W]):
             Executor(spec.name, ports, clock, metrics, actions=spec.actions, handlers=handlers),
             clock,
             metrics,
-            facts=self.probes.facts if self.probes else lambda _key: {},
+            facts=self.probes.facts if self.probes is not None else lambda _key: {},
             mine=self._holds,
         )
         self._unread: set[RootKey] = set()  # trees whose next creations rest on a fresh read
@@ -110,7 +110,7 @@ class Controller(Generic[W]):
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        if self.probes:
+        if self.probes is not None:
             await self.probes.close()
         self.queue.drop(lambda _key: True)
 
@@ -143,7 +143,7 @@ class Controller(Generic[W]):
         self.queue.drop(predicate)
         self.backoff.drop(predicate)
         self._passes.drop(predicate)
-        if self.probes:
+        if self.probes is not None:
             self.probes.drop(predicate)
         self._unread = {key for key in self._unread if not predicate(key)}
         self._deferred = {key: why for key, why in self._deferred.items() if not predicate(key)}
@@ -152,7 +152,7 @@ class Controller(Generic[W]):
         self.queue.forget(key)
         self.backoff.succeeded(key)
         self._passes.forget(key)
-        if self.probes:
+        if self.probes is not None:
             self.probes.want(key, ())
         self._unread.discard(key)
 
@@ -252,7 +252,7 @@ class Controller(Generic[W]):
         if result.crash is not None:
             self._crashed(key, result.crash)
             return "crash"
-        if self.probes and result.probes is not None:
+        if self.probes is not None and result.probes is not None:
             self.probes.want(key, result.probes)
         now = asyncio.get_running_loop().time()
         self.queue.hold(key, now + min(HOLD_MAX_S, HOLD_FACTOR * result.computed_s))
