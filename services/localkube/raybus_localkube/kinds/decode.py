@@ -14,7 +14,7 @@ from raybus_localkube.kinds import scalars
 Json = dict[str, Any]
 
 # Go has pointers here, so the zero value is a value; the schema does not say so.
-KEEP_EMPTY = frozenset({"storageClassName", "ingressClassName", "volumeName", "appProtocol", "namespaceSelector", "claimName"})
+KEEP_EMPTY = frozenset({"storageClassName", "ingressClassName", "volumeName", "appProtocol", "holderIdentity"})
 # Go has plain fields with omitempty here, so the zero value is not printed.
 DROP_FALSE = frozenset(
     {"hostNetwork", "hostPID", "hostIPC", "readOnly", "stdin", "stdinOnce", "tty", "publishNotReadyAddresses", "unschedulable",
@@ -25,6 +25,12 @@ DROP_ZERO = frozenset(
     {"hostPort", "nodePort", "healthCheckNodePort", "initialDelaySeconds", "active", "succeeded", "failed", "generation",
      "observedGeneration", "count", "deprecatedCount", "signal", "priority"}
 )  # fmt: skip
+# Times that Go holds by value: printed as null when they are not set.
+NULL_TIMES = {
+    "PodCondition": ("lastProbeTime", "lastTransitionTime"), "JobCondition": ("lastProbeTime", "lastTransitionTime"),
+    "NodeCondition": ("lastHeartbeatTime", "lastTransitionTime"), "ContainerStateRunning": ("startedAt",),
+    "ContainerStateTerminated": ("startedAt", "finishedAt"),
+}  # fmt: skip
 GO_SCALARS = {"s": "string", "i": "int32", "I": "int64", "n": "float64", "b": "bool"}
 
 
@@ -115,6 +121,8 @@ class Decoder:
             if key not in out and isinstance(kind, dict) and kind.get("z"):
                 out[key] = fresh = {}
                 self.complete(fresh, kind["r"])
+        for key in NULL_TIMES.get(schema, ()):
+            out.setdefault(key, None)
         for key in entry.get("req", ()):
             if key not in out:
                 kind = entry["p"][key]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import orjson
+
 from raybus_localkube.kinds.resource import Resource, label_problems, subdomain_problems
 from raybus_localkube.server.environment import Environment, timestamp
 from raybus_localkube.server.errors import Cause, forbidden_field, invalid, quote, required
@@ -47,6 +49,12 @@ def keep_server_owned(new: Json, old: Json) -> None:
 
 
 def validate(meta: Json, resource: Resource, old: Json | None) -> list[Cause]:
+    """What is wrong with an object's metadata. On update of built-in kinds a real server runs these rules twice, and says so."""
+    repeats = 2 if old is not None and resource.builtin else 1
+    return _rules(meta, resource, old) * repeats
+
+
+def _rules(meta: Json, resource: Resource, old: Json | None) -> list[Cause]:
     causes: list[Cause] = []
     if old is None:
         causes += _names(meta, resource)
@@ -61,8 +69,7 @@ def validate(meta: Json, resource: Resource, old: Json | None) -> list[Cause]:
         if added:
             listed = ", ".join(quote(name) for name in added)
             message = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
-            # A real server runs this rule twice and says so twice.
-            causes += [forbidden_field("metadata.finalizers", message)] * (2 if resource.builtin else 1)
+            causes.append(forbidden_field("metadata.finalizers", message))
     return causes
 
 
@@ -123,6 +130,8 @@ def _owners(owners: list[Json]) -> list[Cause]:
     field = "metadata.ownerReferences"
     controllers: list[str] = []
     for owner in owners:
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            causes.append(_invalid_owners(field, ordered(owner), "/v1, Kind=Event is disallowed from being an owner"))
         if not owner.get("apiVersion"):
             causes.append(invalid(f"{field}.apiVersion", "", "version must not be empty"))
         for key in ("kind", "name", "uid"):
@@ -132,8 +141,18 @@ def _owners(owners: list[Json]) -> list[Cause]:
             controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
     if len(controllers) > 1:
         message = f'Only one reference can have Controller set to true. Found "true" in references for {" and ".join(controllers[:2])}'
-        causes.append(invalid(field, owners, message))
+        causes.append(_invalid_owners(field, [ordered(owner) for owner in owners], message))
     return causes
+
+
+def ordered(owner: Json) -> Json:
+    """An owner reference in the order in which Go prints it; empty strings included."""
+    found = {key: owner.get(key, "") for key in ("apiVersion", "kind", "name", "uid")}
+    return found | {key: owner[key] for key in ("controller", "blockOwnerDeletion") if key in owner}
+
+
+def _invalid_owners(field: str, value: Any, message: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {orjson.dumps(value).decode()}: {message}")
 
 
 def _finalizers(finalizers: list[str]) -> list[Cause]:

@@ -31,6 +31,8 @@ class Call:
     env: Environment
     user: User
     warnings: list[str] = field(default_factory=list)
+    version: str = ""
+    """The version that the request names."""
     dry_run: bool = False
     validation: str = "Warn"
 
@@ -117,6 +119,8 @@ class Strategy:
         return None
 
     default_propagation = "Background"
+    deletion_counts = True
+    """The mark of deletion is a new generation."""
     deletion_finalizer = ""
     """What the server itself holds a deleted object with until it has cleaned up after it."""
 
@@ -143,6 +147,10 @@ class Strategy:
 
     def columns(self, version: str) -> Sequence[Column]:
         return (Column("Name", "string", "name"), Column("Age"))
+
+    def row_conditions(self, obj: Json) -> list[Json]:
+        """Conditions of a table's row, by which kubectl greys out what is finished."""
+        return []
 
     def cells(self, obj: Json, version: str, call: Call) -> list[Any]:
         from raybus_localkube.kinds.ages import age  # noqa: PLC0415 -- printers are needed by tables only

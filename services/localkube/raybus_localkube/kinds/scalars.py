@@ -83,7 +83,7 @@ def micro_time(text: str) -> str:
         parsed = parse_time(text)
     except ValueError:
         raise ValueError(_time_hint(text, layout)) from None
-    if "." not in text:
+    if not re.match(r"\.\d{6}(?!\d)", text[19:]):
         rest = text[19:]
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as ".000000"')
     return parsed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -77,8 +77,11 @@ class Core:
             return self.plain.answer(request, self)
         verb = self.verb(request, target)
         access.check(request.user, verb, target)
+        if target.plural == "bindings" and target.group == "" and request.method == "POST":
+            target = subresources.bound_pod(request, target)
         resource = self.find(target)
         call = self.call(request.user, request.warnings)
+        call.version = target.version
         if target.version in resource.deprecated:
             request.warnings.append(resource.deprecated[target.version])
         if target.subresource:
@@ -115,6 +118,8 @@ class Core:
             return self.watch(request, call, resource, target)
         listing = verb in ("list", "deletecollection")
         representation = negotiation.negotiate(request.accept, listing=listing)
+        if representation.form == "table":
+            negotiation.check_include(request.query.get("includeObject"))
         present = Presenter(call, resource, target.version, representation, request.query.get("includeObject"))
         namespace = target.namespace or ""
         if verb == "get":

@@ -155,7 +155,7 @@ def start(obj: Json, resource: Resource, call: Call, grace: int | None) -> None:
     strategy.mark_deleting(obj)
     if grace is not None:
         meta["deletionGracePeriodSeconds"] = grace
-    if meta.get("generation"):
+    if meta.get("generation") and strategy.deletion_counts:
         meta["generation"] += 1
 
 

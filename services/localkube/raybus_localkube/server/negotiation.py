@@ -60,6 +60,12 @@ def negotiate(accept: str, *, tables: bool = True, watch: bool = False, listing:
     raise errors.ApiError(406, "NotAcceptable", f"only the following media types are accepted: {OFFERED}")
 
 
+def check_include(include: str) -> None:
+    if include not in ("", "None", "Metadata", "Object"):
+        message = f'includeObject: Invalid value: "{include}": must be \'Metadata\', \'Object\', \'None\', or empty'
+        raise errors.bad_request(f"Unable to convert to Table as requested: {message}")
+
+
 def wants_aggregated(accept: str) -> bool:
     """Whether discovery shall be aggregated; an unknown version falls back to the plain form."""
     for media, parameters in clauses(accept):

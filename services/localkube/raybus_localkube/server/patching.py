@@ -123,7 +123,9 @@ def go_map(value: Any) -> str:
         return "map[" + " ".join(f"{key}:{go_map(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):
         return "[" + " ".join(go_map(item) for item in value) + "]"
-    return {None: "<nil>", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, str) else value
+    if value is None or isinstance(value, bool):
+        return "<nil>" if value is None else str(value).lower()
+    return str(value)
 
 
 __all__ = ["check_uid", "patch"]

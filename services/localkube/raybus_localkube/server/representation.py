@@ -72,8 +72,10 @@ class Presenter:
         for item in rendered:
             obj = orjson.loads(item)
             row: Json = {"cells": strategy.cells(obj, self.version, self.call)}
-            if self.include != "None":
-                row["object"] = obj if self.include == "Object" else self.partial(obj)
+            if conditions := strategy.row_conditions(obj):
+                row["conditions"] = conditions
+            shown = {"None": None, "Object": obj}
+            row["object"] = shown[self.include] if self.include in shown else self.partial(obj)
             rows.append(row)
         definitions = [column.definition() for column in strategy.columns(self.version)] if columns else None
         head: Json = {"kind": "Table", "apiVersion": self.meta_version, "metadata": meta}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -151,9 +152,8 @@ class Subresources:
         if not pod["metadata"]["annotations"]:
             del pod["metadata"]["annotations"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp(call.env.now())}
-        observed = {"observedGeneration": pod["metadata"].get("generation", 1)}
         conditions = [c for c in pod["status"].get("conditions") or () if c["type"] != "PodScheduled"]
-        pod["status"]["conditions"] = [*conditions, scheduled | observed]
+        pod["status"]["conditions"] = [*conditions, scheduled]
         if not call.dry_run:
             call.store.put(resource.key, pod)
         return json_response(CREATED, 201)
@@ -201,6 +201,12 @@ class Subresources:
         shown = {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound}
         head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": meta}
         return json_response(head | {"spec": shown, "status": status}, 201)
+
+
+def bound_pod(request: Request, target: Target) -> Target:
+    """A Binding may also be posted to its own collection; it means the subresource of the pod it names."""
+    name = read(request, "Binding")["metadata"].get("name", "")
+    return replace(target, plural="pods", name=name, subresource="binding")
 
 
 def found(call: Call, resource: Resource, target: Target) -> Record:

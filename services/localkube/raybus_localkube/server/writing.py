@@ -188,7 +188,7 @@ def update(call: Call, resource: Resource, record: Record, new: Json, subresourc
         return Record.of(new, record.rv)
     if released(resource, new, old):
         answer = Record.of(new, record.rv)
-        gone = call.store.remove(resource.key, record, new)
+        gone = call.store.remove(resource.key, record, old)
         strategy.after_delete(gone, call)
         return answer
     stored = call.store.put(resource.key, new)

@@ -10,6 +10,9 @@ from typing import Protocol
 Row = tuple[str, str, str, int, bytes | None]
 """resource, namespace, name, resourceVersion, body; no body means that the object is deleted."""
 
+FIRST_VERSION = 100
+"""Above what a client may name at random, so that a fresh server, too, says of version 1 that it is too old."""
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
     resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, body BLOB NOT NULL,
@@ -57,7 +60,7 @@ class SqliteJournal:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(SCHEMA)
-            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('rv', 0)")
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('rv', ?)", (FIRST_VERSION,))
         except sqlite3.OperationalError as error:
             self._db.close()
             if "locked" in str(error):

@@ -38,6 +38,7 @@ STRATEGIES: dict[tuple[str, str], Callable[[], Strategy]] = {
     ("networking.k8s.io", "ingresses"): lambda: simple.PlainStrategy("Ingress", status=True, generation=True),
     ("networking.k8s.io", "networkpolicies"): lambda: simple.PlainStrategy("NetworkPolicy", generation=True),
 }  # fmt: skip
+ENDPOINTS_WARNING = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 RETURNED = frozenset({"pods", "services", "serviceaccounts", "persistentvolumeclaims", "persistentvolumes", "resourcequotas"})
 """DELETE of these answers with the object."""
 
@@ -61,5 +62,6 @@ def resource(group: str, version: str, given: Json, strategy: Strategy) -> Resou
         singular=given["singularResource"], namespaced=given["scope"] == "Namespaced", verbs=tuple(given["verbs"]),
         short_names=tuple(given.get("shortNames", ())), categories=tuple(given.get("categories", ())),
         subresources={sub["subresource"]: tuple(sub["verbs"]) for sub in given.get("subresources", ())},
+        deprecated={"v1": ENDPOINTS_WARNING} if plural == "endpoints" else {},
         returns_object=plural in RETURNED and group == "", key="events" if plural == "events" else "", discovery=given,
     )  # fmt: skip

@@ -40,20 +40,18 @@ class JobStrategy(TypedStrategy):
         template = spec.setdefault("template", {})
         template.setdefault("metadata", {})
         podspec.default(template.setdefault("spec", {}))
-        if not obj["metadata"].get("labels") and template["metadata"].get("labels") and "uid" in obj["metadata"]:
-            obj["metadata"]["labels"] = dict(template["metadata"]["labels"])
         failed_always = any(rule.get("action") for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ())
         spec.setdefault("podReplacementPolicy", "Failed" if failed_always else "TerminatingOrFailed")
 
     def prepare_create(self, obj: Json, call: Call) -> None:
         obj["status"] = {}
         spec, meta = obj["spec"], obj["metadata"]
-        if spec["manualSelector"]:
-            return
         labels = spec["template"]["metadata"].setdefault("labels", {})
-        labels |= {UID: meta["uid"], NAME: meta["name"], "controller-uid": meta["uid"], "job-name": meta["name"]}
-        selector = spec.setdefault("selector", {})
-        selector.setdefault("matchLabels", {})[UID] = meta["uid"]
+        if not spec["manualSelector"]:
+            labels |= {UID: meta["uid"], NAME: meta.get("name", ""), "controller-uid": meta["uid"], "job-name": meta.get("name", "")}
+            spec.setdefault("selector", {}).setdefault("matchLabels", {})[UID] = meta["uid"]
+        if not meta.get("labels") and labels:
+            meta["labels"] = dict(labels)
 
     def validate(self, new: Json, old: Json | None, subresource: str, call: Call) -> list[Cause]:
         if subresource == "status":

@@ -40,11 +40,7 @@ class PodStrategy(TypedStrategy):
         admit_service_account(obj, call)
         spec["priority"] = spec.get("priority") or 0
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        tolerations = list(spec.get("tolerations") or ())
-        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-            if not any(covers(toleration, key) for toleration in tolerations):
-                tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
-        spec["tolerations"] = tolerations
+        add_tolerations(spec)
         obj["status"] = {"phase": "Pending", "qosClass": podspec.qos_class(spec)}
         if spec.get("schedulingGates"):
             blocked = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -54,11 +50,10 @@ class PodStrategy(TypedStrategy):
     def prepare_update(self, new: Json, old: Json, subresource: str, call: Call) -> None:
         super().prepare_update(new, old, subresource, call)
         if subresource == "status":
-            for key in ("qosClass",):
-                if key in (old.get("status") or {}):
-                    new.setdefault("status", {}).setdefault(key, old["status"][key])
+            keep_status(new.setdefault("status", {}), old.get("status") or {})
             return
         fill_admitted(new["spec"], old["spec"])
+        add_tolerations(new["spec"])
 
     def generation_changes(self, new: Json, old: Json) -> bool:
         return bool(new["spec"] != old["spec"])
@@ -88,11 +83,27 @@ class PodStrategy(TypedStrategy):
             return ",".join(ip["ip"] for ip in status.get("podIPs") or ())
         return str((spec if section == "spec" else status).get(name, ""))
 
+    def row_conditions(self, obj: Json) -> list[Json]:
+        word = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+        phase = (obj.get("status") or {}).get("phase", "")
+        if phase not in word:
+            return []
+        return [{"type": "Completed", "status": "True", "reason": phase, "message": word[phase]}]
+
     def columns(self, version: str) -> tuple[Column, ...]:
         return POD_COLUMNS
 
     def cells(self, obj: Json, version: str, call: Call) -> list[Any]:
         return pod_cells(obj, call.env.now())
+
+
+def add_tolerations(spec: Json) -> None:
+    """Nodes may be away for five minutes, unless the pod says otherwise."""
+    tolerations = list(spec.get("tolerations") or ())
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(covers(toleration, key) for toleration in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    spec["tolerations"] = tolerations
 
 
 def covers(toleration: Json, key: str) -> bool:
@@ -136,6 +147,17 @@ def mount_token(spec: Json, call: Call) -> None:
         ]
         volume = {"name": name, "projected": {"sources": sources, "defaultMode": podspec.FILE_MODE}}
         spec["volumes"] = [*(spec.get("volumes") or ()), volume]
+
+
+def keep_status(new: Json, old: Json) -> None:
+    """The class of service is the server's; podIP and the first of podIPs are one thing, of which podIP is right."""
+    if "qosClass" in old:
+        new["qosClass"] = old["qosClass"]
+    ip, ips = new.get("podIP"), new.get("podIPs") or []
+    if ip and (not ips or ips[0].get("ip") != ip):
+        new["podIPs"] = [{"ip": ip}]
+    elif ips and not ip:
+        new["podIP"] = ips[0]["ip"]
 
 
 def fill_admitted(new: Json, old: Json) -> None:

@@ -235,10 +235,8 @@ class ClaimStrategy(PlainStrategy):
         obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
     def prepare_create(self, obj: Json, call: Call) -> None:
+        # Without the controller that would take it away, the protection finalizer would hold claims for ever.
         obj["status"] = {"phase": "Pending"}
-        finalizers = obj["metadata"].setdefault("finalizers", [])
-        if "kubernetes.io/pvc-protection" not in finalizers:
-            finalizers.append("kubernetes.io/pvc-protection")
 
     def words(self, obj: Json) -> list[Any]:
         spec, status = obj["spec"], obj.get("status") or {}

@@ -48,6 +48,7 @@ class DefinitionStrategy(TypedStrategy):
     has_status = True
     accepts_no_version = False
     deletion_finalizer = CLEANUP
+    deletion_counts = False
 
     def default(self, obj: Json, call: Call) -> None:
         spec = obj.get("spec") or {}
@@ -156,7 +157,12 @@ class DefinitionStrategy(TypedStrategy):
             release(call, record.name)
 
     def mark_deleting(self, obj: Json) -> None:
-        """No grace period shows on a definition."""
+        """No grace period shows on a definition, but what comes next does."""
+        status = obj["status"]
+        message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        when = obj["metadata"]["deletionTimestamp"]
+        fresh = condition("Terminating", "True", "InstanceDeletionPending", message, status, when)
+        obj["status"] = status | {"conditions": [*(status.get("conditions") or ()), fresh]}
 
     def after_delete(self, record: Record, call: Call) -> None:
         spec = record.load()["spec"]

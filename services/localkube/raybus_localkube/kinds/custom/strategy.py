@@ -110,8 +110,8 @@ class CustomStrategy(Strategy):
         return {k: v for k, v in new.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}
 
     def validate(self, new: Json, old: Json | None, subresource: str, call: Call) -> list[Cause]:
-        # A new object is held to the schema it was written in, a changed one to the stored one's.
-        version = self.versions[self.storage]
+        # An object is held to the schema of the version in which it was written.
+        version = self.versions.get(call.version) or self.versions[self.storage]
         before = validation.MISSING if old is None else old
         causes = validation.validate(new, version.body, before)
         if validation.blocks_rules(causes):
