@@ -130,10 +130,8 @@ class RawClient:
                         break
         except TimeoutError as error:
             raise errors.NoAnswer(f"{method} {path}: no answer in {timeout_s or TIMEOUT_S:g} s", sent=sent) from error
-        except aiohttp.ClientConnectorError as error:
-            raise errors.NoAnswer(f"{method} {path}: {error}", sent=False) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise errors.NoAnswer(f"{method} {path}: {error or type(error).__name__}") from error
+            raise _no_answer(f"{method} {path}", error) from error
         if code < 300:
             return answer
         failure = errors.from_response(code, answer, retry_after)
@@ -238,10 +236,8 @@ class RawClient:
                     return
         except LineTooLongError as error:
             raise errors.KubeError(200, "LineTooLong", f"GET {path}: {error}") from error
-        except aiohttp.ClientConnectorError as error:
-            raise errors.NoAnswer(f"GET {path}: {error}", sent=False) from error
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise errors.NoAnswer(f"GET {path}: {error or type(error).__name__}") from error
+            raise _no_answer(f"GET {path}", error) from error
 
     async def stream_lines(
         self, path: str, query: Query | None = None, *, idle_timeout_s: float | None = None
@@ -262,6 +258,21 @@ async def _lines(content: aiohttp.StreamReader, line_max: int) -> AsyncGenerator
 
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)  # the request's own deadline counts
+
+
+def _no_answer(what: str, error: Exception) -> errors.NoAnswer:
+    """In words for people, without the library's own objects in them."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        refused = f"the certificate of {error.host}:{error.port} is not accepted: {error.certificate_error}"
+        return errors.NoAnswer(f"{what}: {refused}", sent=False)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.os_error.strerror or str(error.os_error)
+        return errors.NoAnswer(f"{what}: cannot connect to {error.host}:{error.port}: {reason}", sent=False)
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+        return errors.NoAnswer(f"{what}: the server closed the connection")
+    if isinstance(error, TimeoutError):
+        return errors.NoAnswer(f"{what}: nothing came for too long")
+    return errors.NoAnswer(f"{what}: {error or type(error).__name__}")
 
 
 def _url(server: str, path: str, query: Query | None) -> URL:

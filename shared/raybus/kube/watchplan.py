@@ -5,7 +5,7 @@ The shell (raybus.kube.listwatch) lists, watches and waits as told here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raybus.kube import errors
 
@@ -25,13 +25,21 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a list+watch stands: `resource_version` to resume from (empty: must list), failures in a row."""
+    """Where a list+watch stands: `resource_version` to resume from (empty: must list), failures since the last frame.
+
+    `expired`: the last place was forgotten by the server, and no frame has come since.
+    """
 
     resource_version: str = ""
     failures: int = 0
+    expired: bool = False
+
+    def listed(self, resource_version: str) -> Position:
+        """A list is complete; whether watching works is still to be seen."""
+        return replace(self, resource_version=resource_version)
 
     def reached(self, resource_version: str) -> Position:
-        """Something arrived: the way works."""
+        """A frame of the watch came: the way works."""
         return Position(resource_version or self.resource_version)
 
 
@@ -43,7 +51,7 @@ def after_end(position: Position, *, relist_due: bool, brought: bool, chance: fl
         return position, Next(relist=False, delay_s=0.0, why="the server ended the watch")
     failures = position.failures + 1
     following = Next(relist=False, delay_s=backoff_s(failures, chance), why="the watch ended without a frame")
-    return Position(position.resource_version, failures), following
+    return replace(position, failures=failures), following
 
 
 def after_error(position: Position, error: errors.KubeError, chance: float) -> tuple[Position, Next]:
@@ -54,10 +62,13 @@ def after_error(position: Position, error: errors.KubeError, chance: float) -> t
         delay = max(delay, min(error.retry_after_s, LONGEST_DELAY_S))
     if isinstance(error, errors.Expired):
         # The first time at once: nothing is wrong with the server, we only were away for too long.
-        return Position(failures=failures), Next(relist=True, delay_s=delay if failures > 1 else 0.0, why=str(error))
+        following = Next(relist=True, delay_s=delay if position.expired else 0.0, why=str(error))
+        return Position(failures=failures, expired=True), following
     if failures % RELIST_AFTER_FAILURES == 0 or not position.resource_version:
-        return Position(failures=failures), Next(relist=True, delay_s=delay, why=str(error))
-    return Position(position.resource_version, failures), Next(relist=False, delay_s=delay, why=str(error))
+        return replace(position, resource_version="", failures=failures), Next(
+            relist=True, delay_s=delay, why=str(error)
+        )
+    return replace(position, failures=failures), Next(relist=False, delay_s=delay, why=str(error))
 
 
 def backoff_s(failures: int, chance: float) -> float:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import orjson
 import pytest
+import trustme
 from aiohttp import web
 
 from raybus.domain import kinds
@@ -76,16 +78,19 @@ async def listening(watch: ListWatch) -> AsyncIterator[Heard]:
 
 
 @contextlib.asynccontextmanager
-async def scripted(handler: Handler, **config: Any) -> AsyncIterator[KubeClient]:
+async def scripted(
+    handler: Handler, *, server_tls: ssl.SSLContext | None = None, **config: Any
+) -> AsyncIterator[KubeClient]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_tls)
     await site.start()
     port = runner.addresses[0][1]
+    scheme = "https" if server_tls else "http"
     try:
-        async with KubeClient(KubeConfig(server=f"http://127.0.0.1:{port}", **config)) as client:
+        async with KubeClient(KubeConfig(server=f"{scheme}://127.0.0.1:{port}", **config)) as client:
             yield client
     finally:
         await runner.cleanup()
@@ -332,3 +337,25 @@ class TestScriptedServer:
                 assert await anext(lines) == b"one"
                 go.set()
                 assert [line async for line in lines] == [b"two", b"last"]
+
+    async def test_words_for_people(self, unused_tcp_port: int) -> None:
+        async with KubeClient(KubeConfig(server=f"http://127.0.0.1:{unused_tcp_port}")) as client:
+            with pytest.raises(
+                errors.NoAnswer, match=rf"cannot connect to 127\.0\.0\.1:{unused_tcp_port}: Conn"
+            ) as refused:
+                await client.request("GET", "/x")
+        assert "object at" not in str(refused.value)
+
+    async def test_a_server_of_another_authority_is_refused(self) -> None:
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(server)
+        ours = ssl.create_default_context()
+        trustme.CA().configure_trust(ours)
+
+        async def answer(_request: web.Request) -> web.StreamResponse:
+            return web.json_response({})
+
+        async with scripted(answer, server_tls=server, tls=ours) as client:
+            with pytest.raises(errors.NoAnswer, match=r"certificate of 127\.0\.0\.1:\d+ is not accepted") as refused:
+                await client.request("GET", "/x")
+        assert not refused.value.ambiguous

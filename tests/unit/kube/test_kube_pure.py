@@ -136,8 +136,17 @@ class TestWatchPlan:
         gone = errors.from_response(410, status(410, "Expired"))
         position, following = watchplan.after_error(Position("7"), gone, chance=0.0)
         assert (position.resource_version, following.relist, following.delay_s) == ("", True, 0.0)
-        _, again = watchplan.after_error(position, gone, chance=0.0)
+        _, again = watchplan.after_error(position.listed("9"), gone, chance=0.0)
         assert again.delay_s > 0
+        _, later = watchplan.after_error(position.listed("9").reached("10"), gone, chance=0.0)
+        assert later.delay_s == 0
+
+    def test_expired_after_an_outage_lists_at_once_too(self) -> None:
+        position = Position("7")
+        for _ in range(5):
+            position, _ = watchplan.after_error(position, errors.NoAnswer("refused", sent=False), chance=0.0)
+        _, following = watchplan.after_error(position, errors.from_response(410, status(410, "Expired")), chance=0.0)
+        assert (following.relist, following.delay_s) == (True, 0.0)
 
     def test_a_cut_watch_resumes_where_it_was(self) -> None:
         position, following = watchplan.after_error(Position("7"), errors.NoAnswer("cut"), chance=0.0)
