@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _RECONNECT_WAIT_S = 0.1
-_PING_S = 10
+_PING_S = 15
 _MISSED_PINGS = 2
 _CLOSE_S = 5.0
 _PENDING_BYTES = 128 << 20
@@ -144,6 +144,10 @@ class NatsBus:
         except Refused as error:
             if error.code != _NAME_IN_USE:
                 raise
+            found = (await self.api(f"$JS.API.STREAM.INFO.{config.name}", None, 5.0))["config"]
+            # What an administrator has set besides (placement, more replicas) stays as it is.
+            replicas = max(int(found.get("num_replicas", 1)), config.replicas)
+            wanted = {**found, **wanted, "num_replicas": replicas}
             answer = await self.api(f"$JS.API.STREAM.UPDATE.{config.name}", wanted, 5.0)
         return _stream_info(answer)
 

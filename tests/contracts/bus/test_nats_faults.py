@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -219,3 +220,14 @@ async def test_history_cannot_be_purged(bus: NatsBus) -> None:
     await bus.publish("ray.hist.rayjob.ns.RayJob.j", b"{}")
     with pytest.raises(Refused):
         await bus.purge(streams.HISTORY_STREAM)
+
+
+async def test_what_an_administrator_set_besides_stays(bus: NatsBus) -> None:
+    await bus.ensure_stream(OBJECTS)
+    config = (await bus.api("$JS.API.STREAM.INFO.OBJECTS", None, 5.0))["config"]
+    await bus.api("$JS.API.STREAM.UPDATE.OBJECTS", {**config, "description": "see the runbook"}, 5.0)
+    await bus.ensure_stream(OBJECTS)
+    await bus.ensure_stream(replace(OBJECTS, metadata={"raybus.generation": "2"}))
+    config = (await bus.api("$JS.API.STREAM.INFO.OBJECTS", None, 5.0))["config"]
+    assert config["description"] == "see the runbook"
+    assert config["metadata"]["raybus.generation"] == "2"
