@@ -36,6 +36,7 @@ class Outbox:
         for number, write in zip(numbers, writes, strict=True):
             await self._slots.acquire()
             if self._failure is not None:
+                self._slots.release()  # for whoever waits for it: to fail as well
                 raise self._failure
             task: asyncio.Task[object] = asyncio.create_task(self._publish(write))
             self._open[number] = task
