@@ -114,8 +114,11 @@ class ListWatch:
                     async with contextlib.aclosing(self._list()) as listing:
                         async for listed in listing:
                             yield listed
-                            complete = isinstance(listed, ListComplete)
-                            position = position.listed(listed.resource_version) if complete else position
+                            position = (
+                                position.listed(listed.resource_version)
+                                if isinstance(listed, ListComplete)
+                                else position
+                            )
                     relist_at = loop.time() + (self._relist_s if self._relist_s is not None else math.inf)
                 brought = False
                 async with contextlib.aclosing(self._watch(position.resource_version, relist_at)) as watching:
