@@ -79,7 +79,8 @@ def test_modules_stay_short(paths: list[Path], limit: int) -> None:
     assert not long, f"more than {limit} lines, split by subject: " + ", ".join(long)
 
 
-BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+# A `with` does not branch: it is not counted.
+BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 
 
 def depth(node: ast.AST) -> int:
