@@ -51,6 +51,7 @@ class LogServer:
     async def start(self, port: int) -> int:
         """Listen on 127.0.0.1; the port (0 chooses one)."""
         app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -62,6 +63,10 @@ class LogServer:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        """Served once the kubelet reached its node and the API server; open, as a kubelet's is."""
+        return web.Response(text="ok")
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 from raybus_localkube.kubelet.podspec import Container
 
-EAGER_S = 0.3  # between two questions until the first success
-EAGER_RATIO = 10.0  # ... but ten times as long as an answer takes, so that asking costs a tenth of a core at most
+EAGER_S = 0.4  # between two questions until the first success
+EAGER_RATIO = (
+    20.0  # ... but twenty times as long as an answer takes, so that asking costs a twentieth of a core at most
+)
 
 ProbeName = Literal["startup", "readiness", "liveness"]
 NAMES: tuple[ProbeName, ...] = ("startup", "readiness", "liveness")

@@ -42,8 +42,9 @@ def main() -> int:
     except (sandbox.NodeStartError, OSError) as error:
         print(f"node: {error}", file=sys.stderr)  # noqa: T201 -- this is a command
         return 1
-    shims.install(folder / "node" / "bin")
-    layout = host.layout(folder / "node")
+    tools = folder / "node" / "bin"
+    shims.install(tools)
+    layout = host.layout(tools)
     inner = sandbox.fork_inside(lambda: _run(folder, layout, sockets))
     port = sockets.proxy.getsockname()[1]
     for unused in (sockets.requests, sockets.proxy, sockets.dial):

@@ -123,8 +123,8 @@ def _read(path: str) -> str:
         return ""
 
 
-def layout(folder: Path) -> rootfs.HostLayout:
-    """What this host can bind into pods; writes the files that all pods share into `folder`."""
+def layout(tools: Path) -> rootfs.HostLayout:
+    """What this host can bind into pods; `tools` is the folder of shims."""
     system = {}
     for name in rootfs.SYSTEM:
         path = Path("/", name)
@@ -132,35 +132,12 @@ def layout(folder: Path) -> rootfs.HostLayout:
             system[name] = str(path.readlink())
         elif path.is_dir():
             system[name] = ""
-    prefixes = rootfs.minimal_prefixes([sys.prefix, sys.base_prefix, sys.exec_prefix])
-    devices = tuple(name for name in rootfs.DEVICES if Path("/dev", name).exists())
-    return rootfs.HostLayout(system, prefixes, str(_etc(folder / "etc")), str(folder / "bin"), devices)
-
-
-def _etc(folder: Path) -> Path:
-    """A folder of links to the host's /etc, in which some files are the pod's own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for entry in folder.iterdir():
-        entry.unlink()
-    for entry in Path("/etc").iterdir():
-        if entry.name not in rootfs.OWN_ETC:
-            (folder / entry.name).symlink_to(f"{rootfs.HOST_ETC}/{entry.name}")
-    texts = {
-        "hosts": "", "hostname": "", "resolv.conf": "",
+    etc = tuple(sorted(entry.name for entry in Path("/etc").iterdir() if entry.name not in rootfs.OWN_ETC))
+    etc_files = {
         "passwd": rootfs.passwd_file(_read("/etc/passwd")),
         "group": (_read("/etc/group") or "root:x:0:") + "\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-    }  # fmt: skip
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-    (folder / "mtab").symlink_to("/proc/self/mounts")
-    return folder
-
-
-if (
-    __name__ == "__main__"
-):  # `python -m raybus_localkube.node.host`: each problem on two lines, exit code 1 if there is one
-    found = check_host()
-    for each in found:
-        print(f"{each.missing}\n{each.remedy}")  # noqa: T201 -- this is a command
-    sys.exit(1 if found else 0)
+    }
+    prefixes = rootfs.minimal_prefixes([sys.prefix, sys.base_prefix, sys.exec_prefix])
+    devices = tuple(name for name in rootfs.DEVICES if Path("/dev", name).exists())
+    return rootfs.HostLayout(system, prefixes, etc, etc_files, str(tools), devices)

@@ -33,6 +33,7 @@ PACKET = 256 * 1024
 MESSAGE_MAX = 4096
 # What container runtimes leave to programs: files of other owners, signals, low ports, raw sockets, chroot.
 CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31})
+_DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 START_ERROR = 128
@@ -219,7 +220,7 @@ def _spawn(argv: list[str], env: dict[str, str], cwd: str, outputs: tuple[int, i
     try:
         return os.posix_spawn(
             path, argv, env, file_actions=actions, setsid=True,
-            setsigmask=(), setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+            setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
         )  # fmt: skip
     except OSError as error:
         if error.errno == errno.ENOEXEC:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def _apply(root: str, step: Step) -> None:
     elif step.kind == "read-only":
         syscalls.read_only(target)
     elif step.kind == "bind":
-        _bind(target, step)
+        _bind(root, target, step)
     else:
         os.makedirs(target, exist_ok=True)
         _mount_new(target, step)
@@ -89,15 +90,38 @@ def _write(target: str, step: Step) -> None:
     os.chmod(target, step.mode)
 
 
-def _bind(target: str, step: Step) -> None:
-    if stat.S_ISDIR(os.stat(step.source).st_mode):
-        os.makedirs(target, exist_ok=True)
-    elif not os.path.lexists(target):
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+def _bind(root: str, target: str, step: Step) -> None:
+    folder = stat.S_ISDIR(os.stat(step.source).st_mode)
+    try:
+        _make_place(target, folder=folder)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        _add_place(root, target, folder=folder)
     syscalls.mount(step.source, target, flags=syscalls.MS_BIND | syscalls.MS_REC)
     if step.read_only:
         syscalls.read_only(target)
+
+
+def _make_place(target: str, *, folder: bool) -> None:
+    if os.path.lexists(target):
+        return
+    if folder:
+        os.makedirs(target)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def _add_place(root: str, target: str, *, folder: bool) -> None:
+    """Make a mount point in a read-only folder of the host: a read-only overlay adds it, the host's folder stays as it is."""
+    base = os.path.dirname(target)
+    while not os.path.isdir(base):
+        base = os.path.dirname(base)
+    # The file systems of pods lie under a folder of this name beside their roots, on the same disk.
+    skeleton = f"{root}.places/{base[len(root) :].strip('/').replace('/', '.')}"
+    _make_place(skeleton + target[len(base) :], folder=folder)
+    syscalls.mount("overlay", base, "overlay", syscalls.MS_RDONLY, f"lowerdir={skeleton}:{base}")
 
 
 def _mount_new(target: str, step: Step) -> None:

@@ -100,8 +100,9 @@ class Pods:
         if pod is None:
             raise NodeError(f"no pod {spec['pod']} on this node")
         root = self._root(spec)
-        shutil.rmtree(root, ignore_errors=True)
+        _remove_root(root)
         root.mkdir(parents=True)
+        _make_sub_paths(pod, spec)
         sizing = rootfs.Sizing(spec["cpu"], spec["memory"])
         steps = rootfs.plan(self._host, pod.files, sizing, spec["mounts"], spec["message_path"])
         container = Container(spec, self._ended)
@@ -142,7 +143,7 @@ class Pods:
         if container.running:
             raise NodeError(f"container {wanted} still runs")
         del self._containers[wanted]
-        shutil.rmtree(self._root(container.spec), ignore_errors=True)
+        _remove_root(self._root(container.spec))
 
     async def remove(self, uid: str) -> None:
         """End what still runs in the pod, then remove its network and files. A pod that is not there is fine."""
@@ -192,6 +193,18 @@ def _safe(name: str) -> str:
     if not name or "/" in name or name in (".", ".."):
         raise NodeError(f"not a name: {name!r}")
     return name
+
+
+def _remove_root(root: Path) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.rmtree(f"{root}.places", ignore_errors=True)
+
+
+def _make_sub_paths(pod: Pod, spec: ContainerSpec) -> None:
+    """A subPath of a volume that is not there yet becomes a folder."""
+    for mount in spec["mounts"]:
+        if mount["source"].startswith(f"{pod.folder}/volumes/") and not os.path.lexists(mount["source"]):
+            os.makedirs(mount["source"])
 
 
 def _write_files(folder: Path, ip: str, request: Mapping[str, Any]) -> rootfs.PodFiles:

@@ -52,11 +52,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class HostLayout:
-    """What the host has: system folders (name -> link target, "" for a real folder) and the Python environment's folders."""
+    """What the host has.
+
+    System folders (name -> link target, "" for a real folder), the Python environment's folders, the names in /etc that pods see,
+    and the texts of files in /etc that are the pods' own.
+    """
 
     system: dict[str, str]
     prefixes: tuple[str, ...]
-    etc: str
+    etc: tuple[str, ...]
+    etc_files: dict[str, str]
     tools: str
     devices: tuple[str, ...] = DEVICES
     sys: bool = True
@@ -126,13 +131,13 @@ def _system(host: HostLayout) -> list[Step]:
 
 
 def _etc(host: HostLayout, pod: PodFiles) -> list[Step]:
-    return [
-        Step("bind", HOST_ETC, "/etc", read_only=True),
-        Step("bind", "/etc", host.etc, read_only=True),
-        Step("bind", "/etc/hosts", pod.hosts),
-        Step("bind", "/etc/hostname", pod.hostname, read_only=True),
-        Step("bind", "/etc/resolv.conf", pod.resolv_conf),
-    ]
+    """A folder of links to the host's files, so that it can be written and mounted into as an image's /etc can."""
+    steps = [Step("bind", HOST_ETC, "/etc", read_only=True), Step("folder", "/etc")]
+    steps += [Step("link", f"/etc/{name}", f"{HOST_ETC}/{name}") for name in host.etc]
+    steps += [Step("text", f"/etc/{name}", text, mode=0o644) for name, text in host.etc_files.items()]
+    steps.append(Step("link", "/etc/mtab", "/proc/self/mounts"))
+    files = (("hosts", pod.hosts), ("hostname", pod.hostname), ("resolv.conf", pod.resolv_conf))
+    return steps + [Step("bind", f"/etc/{name}", source) for name, source in files]
 
 
 def _sys(host: HostLayout, sizing: Sizing) -> list[Step]:
