@@ -16,7 +16,7 @@ from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 
 # A unix socket's path may have 107 bytes; the longest one below the folder needs this many.
 MAX_DIR_LENGTH = 80
-PORT_NAMES = ("nats", "nats_monitor", "kube", "proxy", "gateway", "cluster_ctrl", "job_ctrl")
+PORT_NAMES = ("nats", "nats_monitor", "kube", "kubelet", "proxy", "gateway", "cluster_ctrl", "job_ctrl")
 
 
 @dataclass(frozen=True, slots=True)

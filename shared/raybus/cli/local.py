@@ -19,6 +19,7 @@ from raybus.runtime.child import ProcessSpec
 
 NATS_MAX_PAYLOAD = 8 * 1024 * 1024
 READY_S = 60.0
+LEASE_TTL_S = 3  # one NATS server beside us: a dead process is known sooner than in a cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def base_processes(layout: Layout, ports: Mapping[str, int], options: UpOptions)
     """NATS, and without a kubeconfig the local API server, node and kubelet."""
     processes = [_nats(layout, ports)]
     if not options.kubeconfig:
-        processes += [_localkube(layout, ports), _node(layout, ports), _kubelet(layout)]
+        processes += [_localkube(layout, ports), _node(layout, ports), _kubelet(layout, ports)]
     return processes
 
 
@@ -90,7 +91,7 @@ def _localkube(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
         name="localkube",
         argv=child.python("raybus_localkube.server", "--dir", str(layout.kube), "--port", str(ports["kube"])),
         log_file=layout.logs / "localkube.log",
-        ready_file=layout.kube / "ready",
+        ready_url=f"https://127.0.0.1:{ports['kube']}/readyz",
         ready_timeout_s=READY_S,
         ports={"api": ports["kube"]},
     )
@@ -101,22 +102,29 @@ def _node(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
         name="node",
         argv=child.python("raybus_localkube.node", "--dir", str(layout.kube), "--proxy-port", str(ports["proxy"])),
         log_file=layout.logs / "node.log",
-        ready_file=layout.kube / "node.ready",
+        ready_file=layout.kube / "node.sock",
         ready_timeout_s=READY_S,
         ports={"proxy": ports["proxy"]},
     )
 
 
-def _kubelet(layout: Layout) -> ProcessSpec:
+def _kubelet(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
     return ProcessSpec(
         name="kubelet",
         argv=child.python(
-            "raybus_localkube.kubelet", "--dir", str(layout.kube), "--kubeconfig", str(layout.kubeconfig)
+            "raybus_localkube.kubelet",
+            "--dir",
+            str(layout.kube),
+            "--kubeconfig",
+            str(layout.kubeconfig),
+            "--log-port",
+            str(ports["kubelet"]),
         ),
         log_file=layout.logs / "kubelet.log",
-        ready_file=layout.kube / "kubelet.ready",
+        ready_url=f"http://127.0.0.1:{ports['kubelet']}/healthz",
         ready_timeout_s=READY_S,
         depends_on=("localkube", "node"),
+        ports={"logs": ports["kubelet"]},
     )
 
 
@@ -129,7 +137,7 @@ def _service(name: str, module: str, layout: Layout, ports: Mapping[str, int], o
     env = {} if options.kubeconfig else {"HTTP_PROXY": proxy, "http_proxy": proxy, "NO_PROXY": "", "no_proxy": ""}
     arguments = (
         "--nats-url", f"nats://127.0.0.1:{ports['nats']}", "--nats-nkey-file", str(nats_seed_file(layout)),
-        "--kubeconfig", kubeconfig,
+        "--kubeconfig", kubeconfig, "--lease-ttl-s", str(LEASE_TTL_S),
     )  # fmt: skip
     return ProcessSpec(
         name=name,

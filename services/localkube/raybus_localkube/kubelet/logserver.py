@@ -15,6 +15,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from aiohttp import web
 
@@ -106,13 +107,21 @@ class LogServer:
         return self._log_path(worker, name, attempt)
 
 
+def _size(path: Path) -> int:
+    """Of a file, 0 where it is not there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 async def _stream(path: Path, query: Query, running: Callable[[], bool]) -> AsyncIterator[bytes]:
     lines = _read_all(path)
-    position = path.stat().st_size if path.exists() else 0
+    position = _size(path)
     selected = logread.select(lines, query)
     for start in range(0, len(selected), 1000):
         yield b"".join(logread.render(selected[start : start + 1000], query))
-    if not query.follow or not path.exists():
+    if not query.follow:
         return
     in_line = bool(selected) and selected[-1].split(b" ", 3)[2:3] == [b"P"]
     with _Watch(path) as watch:
@@ -158,7 +167,7 @@ class _Watch:
         self._path = path
         self._changed = asyncio.Event()
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> Self:
         libc = ctypes.CDLL(None, use_errno=True)
         self._fd: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd < 0:
