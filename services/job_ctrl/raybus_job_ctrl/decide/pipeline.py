@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from raybus.decide.actions import Action, PatchRayJobStatus, RecordEvent
+from raybus.decide.actions import Action, PatchRayJobStatus, Reconsider, RecordEvent
 from raybus.decide.outcome import Outcome
 from raybus.decide.plan import NOTHING, Plan
 from raybus.domain import cluster_spec
@@ -61,7 +61,9 @@ def conclude(world: JobWorld, outcomes: tuple[Outcome, ...], /, *, policy: Polic
         previous=world.status,
         reason=move.reason,
     )
-    return Plan(steps=((patch,),), confirm=move.confirm, notes=(move.reason,))
+    # Own writes wake nobody, and what is to be done next depends on the status.
+    again = Reconsider(reason="the status has changed")
+    return Plan(steps=((patch,), (again,)), confirm=move.confirm, notes=(move.reason,))
 
 
 def _move(world: JobWorld, outcomes: tuple[Outcome, ...], policy: Policy, now: datetime) -> Move | None:
