@@ -27,7 +27,8 @@ class News:
         self._controller = controller
         self._routes = tuple(routes)
         self.late_s = late_s
-        self.marking = True
+        self._silent = False
+        self._marks = asyncio.Lock()
         self.settings: StreamSettings
         self._publisher: ObjectPublisher
         self._queue: asyncio.Queue[Json] = asyncio.Queue()
@@ -61,12 +62,22 @@ class News:
                 subject = object_subject(self._controller, self.settings.generation, part, key, kind, name)
                 await self._publisher.put(subject, obj, projection="full")
 
+    async def silence(self) -> None:
+        """Vouch for nothing any more; no marker is on its way when this returns."""
+        async with self._marks:
+            self._silent = True
+
+    async def speak(self) -> None:
+        self._silent = False
+        await self._mark()
+
     async def _marking(self) -> None:
         while True:
             await asyncio.sleep(MARK_EVERY_S)
-            if self.marking:
-                await self._mark()
+            await self._mark()
 
     async def _mark(self) -> None:
-        for kind in {route.kind.kind for route in self._routes}:
-            await self._publisher.mark(kind, "1")
+        async with self._marks:
+            kinds = () if self._silent else {route.kind.kind for route in self._routes}
+            for kind in kinds:
+                await self._publisher.mark(kind, "1")

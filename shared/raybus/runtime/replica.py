@@ -19,15 +19,13 @@ from raybus.bus.streams import StreamSettings
 from raybus.bus.transport import Bus
 from raybus.decide.actions import Action
 from raybus.decide.tree import RootKey
-from raybus.kube.client import KubeClient
-from raybus.kube.events import EventRecorder
 from raybus.observe.health import Checks
 from raybus.observe.metrics import ControllerMetrics
 from raybus.runtime import readiness
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.controller import Controller
 from raybus.runtime.executor import Handler, Ports
-from raybus.runtime.ports import Prober
+from raybus.runtime.ports import Events, Kube, Prober
 from raybus.runtime.references import ReferenceReader
 from raybus.runtime.settings import ServiceSettings
 from raybus.runtime.spec import ControllerSpec
@@ -55,7 +53,8 @@ class Replica(Generic[W]):
         metrics: ControllerMetrics,
         *,
         bus: Bus,
-        kube: KubeClient,
+        kube: Kube,
+        events: Events,
         found: StreamSettings,
         parts: Parts,
         clock: Clock = SYSTEM,
@@ -64,14 +63,13 @@ class Replica(Generic[W]):
         self._bus = bus
         self._stack = AsyncExitStack()
         self.history = History(bus, spec.name, instance=settings.replica_id, cluster_uid=found.cluster_uid, clock=clock)
-        self._events = EventRecorder(kube, f"{spec.name}-controller", settings.replica_id, clock=clock.now)
         self.mirror = Mirror(
             bus, spec.name, spec.routes, self._on_change, on_ref=self._on_ref, settings=found, clock=clock
         )
         self._references = ReferenceReader(kube, self.mirror, self.mirror.learned)
         self.controller = Controller(
             spec,
-            Ports(kube, self.mirror, self._events, self.history),
+            Ports(kube, self.mirror, events, self.history),
             clock,
             metrics,
             partitions=found.partitions,
@@ -122,7 +120,6 @@ class Replica(Generic[W]):
     async def __aenter__(self) -> Self:
         await self.history.start()
         self._stack.push_async_callback(self.history.close)
-        await self._stack.enter_async_context(self._events)
         self._stack.push_async_callback(self.mirror.close)
         self._references.start()
         self._stack.push_async_callback(self._references.close)

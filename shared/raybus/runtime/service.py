@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import uvloop
 
 from raybus.kube.client import KubeClient
+from raybus.kube.events import EventRecorder
 from raybus.observe import logging
 from raybus.observe.health import Check, Checks, HealthPortError, HealthServer
 from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
@@ -114,7 +115,9 @@ async def serve(spec: ControllerSpec[W], settings: ServiceSettings, stop: Stop, 
         kube, uid = await stop.unless(stack.enter_async_context(connections.kube(settings, spec.name)))
         found = await stop.unless(connections.stream_settings(bus, spec.name, uid, settings.nats_wait_s))
         parts = await stack.enter_async_context(make_parts(Services(settings, kube, SYSTEM)))
-        replica = Replica(spec, settings, metrics, bus=bus, kube=kube, found=found, parts=parts)
+        recorder = EventRecorder(kube, f"{spec.name}-controller", settings.replica_id, clock=SYSTEM.now)
+        events = await stack.enter_async_context(recorder)
+        replica = Replica(spec, settings, metrics, bus=bus, kube=kube, events=events, found=found, parts=parts)
         await stack.enter_async_context(replica)
         health.is_ready(replica.checks())
         log.info("started")

@@ -25,7 +25,7 @@ from raybus.runtime.settings import ServiceSettings
 from raybus.runtime.spec import ControllerSpec
 from support.buses import BusBackend, eventually
 from support.news import News
-from support.scripted import ROUTES, Kube, cluster, pod, scripted
+from support.scripted import ROUTES, Events, Kube, cluster, pod, scripted
 
 TTL_S = 2
 CLUSTERS = 12
@@ -112,7 +112,8 @@ class House:
             settings,
             ControllerMetrics("raycluster"),
             bus=bus,
-            kube=self.kube,  # type: ignore[arg-type]  # it has the verbs that a replica uses
+            kube=self.kube,
+            events=Events(),
             found=self.news.settings,
             parts=Parts(),
         )
@@ -251,14 +252,15 @@ async def test_without_the_word_of_the_gateway_no_work_begins(house: House, monk
     monkeypatch.setattr("raybus.runtime.controller.MARKER_AGE_MAX_S", 1.5)
     await house.begin("r1")
     await eventually(house.ready)
-    house.news.marking = False
+    await house.news.silence()
+    await asyncio.sleep(0.3)  # what was said before has arrived
     await eventually(lambda: not house.ready())
 
     house.clusters()
     await asyncio.sleep(1)
     assert house.kube.writes == []
 
-    house.news.marking = True
+    await house.news.speak()
     await eventually(house.all_settled)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from raybus.decide.actions import CreatePod, PatchRayClusterStatus, Reconsider
+from raybus.decide.actions import CreatePod, PatchRayClusterStatus, RayEndpoint, Reconsider
 from raybus.decide.outcome import Outcome, Result
-from raybus.decide.plan import NOTHING, Plan
+from raybus.decide.plan import NOTHING, Plan, WatchRayJob
 from raybus.decide.tree import RootKey, Tree
 from raybus.domain.identity import partition
 from raybus.kube import errors
@@ -71,7 +71,7 @@ async def running(spec: ControllerSpec[Tree], *objects: dict[str, Any], **option
         await bench.controller.close()
 
 
-async def until(holds: Callable[[], object], within_s: float = 2.0) -> None:
+async def until(holds: Callable[[], object], within_s: float = 10.0) -> None:
     """Wait for something the controller does; the test fails if it does not."""
     async with asyncio.timeout(within_s):
         while not holds():  # noqa: ASYNC110 - what is waited for has no event of its own
@@ -109,13 +109,9 @@ def count_pods(tree: Tree, _outcomes: tuple[Outcome, ...], _now: datetime) -> Pl
 async def test_status_is_concluded_last_from_a_tree_that_has_the_own_writes_in_it() -> None:
     async with running(scripted(one_pod, count_pods), cluster("c1")) as bench:
         await bench.gain(P1)
-        await until(lambda: len(bench.outside.kube.writes) == 2)
+        await until(lambda: bench.outside.kube.objects["RayCluster", "ns", "c1"]["status"] == {"pods": 1})
 
         assert bench.outside.kube.writes == [("create", "Pod/p1"), ("patch", "RayCluster/c1/status")]
-        tree = bench.outside.mirror.tree(C1)
-        assert tree
-        assert tree.root
-        assert tree.root["status"] == {"pods": 1}
 
 
 async def test_a_second_look_writes_nothing() -> None:
@@ -367,7 +363,7 @@ class TestAgain:
 
         async with running(scripted(decide), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: len(passes) == 3, 0.5)
+            await until(lambda: len(passes) == 3)
 
 
 class TestBackOff:
@@ -449,6 +445,54 @@ class TestPoison:
             await until(lambda: bench.outside.kube.writes)
 
             assert bench.controller.backoff.parked_count == 0
+
+
+class Ray:
+    """Every submission runs, until the test says otherwise."""
+
+    status = "RUNNING"
+
+    async def probe(self, watch: WatchRayJob) -> Mapping[str, Any]:
+        return {"record": {"id": watch.submission_id, "status": self.status}, "error": None, "session": "s1"}
+
+
+class TestProbes:
+    WATCH = WatchRayJob(
+        endpoint=RayEndpoint(address="head:8265", namespace="ns", service="svc"), submission_id="job-1", interval_s=0.2
+    )
+
+    async def test_what_a_plan_wants_watched_becomes_a_fact_and_its_change_a_pass(self) -> None:
+        ray = Ray()
+        seen: list[str] = []
+
+        def decide(tree: Tree, _now: datetime) -> Plan:
+            fact = tree.facts.get("rayjob/job-1")
+            seen.append(fact.value["record"]["status"] if fact else "unknown")
+            return Plan(probes=() if seen[-1] == "SUCCEEDED" else (self.WATCH,))
+
+        async with running(scripted(decide), cluster("c1"), prober=ray) as bench:
+            await bench.gain(P1)
+            await until(lambda: seen[-1:] == ["RUNNING"])
+            ray.status = "SUCCEEDED"
+            await until(lambda: seen[-1:] == ["SUCCEEDED"])
+
+            assert seen == ["unknown", "RUNNING", "SUCCEEDED"]
+            assert bench.controller.probes is not None
+            assert len(bench.controller.probes) == 0
+
+    async def test_probes_of_a_lost_partition_end(self) -> None:
+        def decide(_tree: Tree, _now: datetime) -> Plan:
+            return Plan(probes=(self.WATCH,))
+
+        async with running(scripted(decide), cluster("c1"), prober=Ray()) as bench:
+            probes = bench.controller.probes
+            assert probes is not None
+            await bench.gain(P1)
+            await until(lambda: len(probes) == 1)
+
+            await bench.lose(P1, graceful=False)
+
+            assert len(probes) == 0
 
 
 class TestHistory:

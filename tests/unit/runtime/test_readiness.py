@@ -1,0 +1,99 @@
+"""Readiness of a controller: each reason not to be ready is said in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from raybus.bus.memory import MemoryBus
+from raybus.observe.health import Checks, results
+from raybus.observe.metrics import ControllerMetrics
+from raybus.runtime import readiness
+from raybus.runtime.controller import Controller
+from support.scripted import Outside, key_of, scripted
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.outside = Outside()
+        self.bus = MemoryBus()
+        self.owned: frozenset[int] = frozenset()
+        self.metrics = ControllerMetrics("raycluster")
+        self.controller = Controller(
+            scripted(),
+            self.outside.ports,
+            self.outside.clock,
+            self.metrics,
+            partitions=4,
+            mine=lambda part: part in self.owned,
+            read=self.outside.mirror.own,
+            queue_limit=1,
+        )
+        self.checks: Checks = readiness.checks(self.bus, self.outside.mirror, self.controller, lambda: self.owned)
+
+    async def own(self, *parts: int) -> None:
+        self.owned = frozenset(parts)
+        for part in parts:
+            await self.controller.gained(part)
+
+    def wrong(self) -> dict[str, str]:
+        return {name: check.detail for name, check in results(self.checks).items() if not check.ok}
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    bench = Bench()
+    await bench.bus.connect()
+    return bench
+
+
+async def test_a_stand_by_without_partitions_is_ready(bench: Bench) -> None:
+    bench.outside.mirror.marker_age = None
+
+    assert bench.wrong() == {}
+
+
+async def test_an_owner_that_has_read_its_partitions_is_ready(bench: Bench) -> None:
+    await bench.own(0, 1)
+
+    assert bench.wrong() == {}
+
+
+async def test_a_partition_that_is_not_read_yet(bench: Bench) -> None:
+    await bench.own(0, 1)
+    bench.outside.mirror.unread.add(1)
+
+    assert bench.wrong() == {"partitions": "owned [0, 1], still reading [1]"}
+
+
+async def test_old_or_missing_markers(bench: Bench) -> None:
+    await bench.own(0)
+    bench.outside.mirror.marker_age = 42.0
+    assert "Pod: 42 s ago" in bench.wrong()["markers"]
+
+    bench.outside.mirror.marker_age = None
+    assert "RayCluster: never" in bench.wrong()["markers"]
+
+
+async def test_a_lost_connection(bench: Bench) -> None:
+    await bench.bus.close()
+
+    assert bench.wrong() == {"nats": "no connection to NATS"}
+
+
+async def test_more_due_trees_than_the_limit(bench: Bench) -> None:
+    for name in ("a", "b"):
+        bench.controller.on_change(key_of(name), "seen")
+
+    assert bench.wrong() == {"queue": "2 due, more than 1"}
+
+
+async def test_metrics_tell_the_same(bench: Bench) -> None:
+    readiness.watch(bench.metrics, bench.bus, bench.outside.mirror, bench.controller, lambda: bench.owned)
+    await bench.own(0, 3)
+
+    text = bench.metrics.render().decode()
+
+    assert "raybus_owned_partitions 2.0" in text
+    assert "raybus_nats_connected 1.0" in text
+    assert 'raybus_marker_age_seconds{kind="Pod"} 1.0' in text
+    assert "raybus_probes 0.0" in text
