@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import secrets
 import subprocess
@@ -26,6 +27,7 @@ from raybus.kube.config import load
 ROOT = Path(__file__).resolve().parents[2]
 REALKUBE = ROOT.parent / "shared" / "realkube" / "realkube"
 LOCALKUBE = Path(sys.executable).parent / "localkube"
+HAS_LOCALKUBE = LOCALKUBE.exists() and importlib.util.find_spec("raybus_localkube.cli") is not None
 
 
 class RealKube:
@@ -46,7 +48,11 @@ class RealKube:
 
     def _run(self, command: str, *arguments: str) -> str:
         done = subprocess.run(
-            [REALKUBE, command, "--dir", self._folder, *arguments], capture_output=True, text=True, timeout=900, check=False
+            [REALKUBE, command, "--dir", self._folder, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
         assert done.returncode == 0, f"realkube {command}: {done.stderr}"
         return done.stdout
@@ -55,7 +61,9 @@ class RealKube:
 @pytest.fixture(scope="session")
 def realkube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKube]:
     if not REALKUBE.exists():
-        pytest.skip("needs a real kube-apiserver, and ../shared/realkube, which starts one, is not beside the repository")
+        pytest.skip(
+            "needs a real kube-apiserver, and ../shared/realkube, which starts one, is not beside the repository"
+        )
     kube = RealKube(tmp_path_factory.mktemp("realkube"))
     kube.up()
     try:
@@ -70,7 +78,7 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if given := os.environ.get("KUBECONFIG"):
         yield given
         return
-    if not LOCALKUBE.exists():
+    if not HAS_LOCALKUBE:
         yield request.getfixturevalue("realkube").kubeconfig
         return
     folder = tmp_path_factory.mktemp("localkube")
@@ -123,4 +131,3 @@ async def _served(client: KubeClient, kind: kinds.Kind) -> None:
             return
         await asyncio.sleep(0.1)
     raise AssertionError(f"{kind.plural} are not served 10 s after their CRD was created")
-

@@ -26,6 +26,7 @@ from raybus.decide.actions import Json
 log = structlog.get_logger(__name__)
 
 _BACKOFF_S = (0.05, 1.0)
+_FORGET_AFTER_S = 3600  # after a tombstone's time to live; the server's clock is not ours
 _HEADER_ROOM = 2048  # bytes that headers and subject may take of the server's max_payload
 _ID_HEADERS = (envelope.ID, envelope.OP, envelope.PROJECTION, envelope.TERM)
 
@@ -80,6 +81,9 @@ class ObjectPublisher:
         self._deadline_s = deadline_s
         self._source = envelope.source(settings.cluster_uid)
         self._sequences: dict[str, int] = {}
+        self._deleted: dict[
+            str, float
+        ] = {}  # subjects that hold a tombstone, with the monotonic time when it was known
         self._locks: dict[str, _Turns] = {}
         self._created = ""
         self._highest = 0
@@ -99,8 +103,9 @@ class ObjectPublisher:
         self._sequences = {message.subject: message.seq for message in found}
         self._created, self._highest = info.created, info.last_seq
         self._loaded = True
-        held = (_held(message) for message in found)
-        return {item.subject: item for item in held if item is not None}
+        held = [item for item in map(_held, found) if item is not None]
+        self._deleted = dict.fromkeys((item.subject for item in held if item.op is Op.DELETED), self._clock.monotonic())
+        return {item.subject: item for item in held}
 
     async def put(self, subject: str, obj: Json, *, projection: str, traceparent: str = "") -> int:
         """Publish a version of an object, projected already; answers its sequence.
@@ -112,12 +117,18 @@ class ObjectPublisher:
         if ref:
             body = orjson.dumps(metadata_only(obj))
         headers = self._headers(obj, Op.PUT, projection=projection, ref=ref, traceparent=traceparent)
-        return await self._publish(subject, body, headers, None)
+        seq = await self._publish(subject, body, headers, None)
+        self._deleted.pop(subject, None)
+        return seq
 
     async def tombstone(self, subject: str, obj: Json, *, traceparent: str = "") -> int:
         """Publish a deletion. Of `obj` only name, namespace, uid and resourceVersion are used. Raises as put."""
         headers = self._headers(obj, Op.DELETED, traceparent=traceparent)
-        return await self._publish(subject, b"", headers, envelope.TOMBSTONE_TTL_S)
+        seq = await self._publish(subject, b"", headers, envelope.TOMBSTONE_TTL_S)
+        self._deleted.pop(subject, None)
+        self._deleted[subject] = self._clock.monotonic()
+        self._forget_expired()
+        return seq
 
     async def mark(self, kind: str, resource_version: str, *, complete: bool = True) -> int:
         """Publish the completeness marker of a kind. Raises as put: a gateway that lost its lease cannot vouch for anything."""
@@ -170,11 +181,18 @@ class ObjectPublisher:
         self._highest = max(self._highest, seq)
         return seq
 
+    def _forget_expired(self) -> None:
+        """Names that were used once must not stay in memory for ever: a day later the stream has forgotten them too."""
+        before = self._clock.monotonic() - envelope.TOMBSTONE_TTL_S - _FORGET_AFTER_S
+        while self._deleted and self._deleted[oldest := next(iter(self._deleted))] < before:
+            del self._deleted[oldest]
+            self._sequences.pop(oldest, None)
+
     async def _attempts(self, subject: str, body: bytes, headers: dict[str, str], ttl_s: int | None) -> int:
-        expected = self._sequences.get(subject, 0)
         ends = self._clock.monotonic() + self._deadline_s
         pause = _BACKOFF_S[0]
         while True:
+            expected = self._sequences.get(subject, 0)
             try:
                 return await self._bus.publish(subject, body, headers, expect_last_seq=expected, ttl_s=ttl_s)
             except (WrongSequence, BusTimeout):
@@ -199,6 +217,9 @@ class ObjectPublisher:
         if last is not None and stored > expected and _same(last, headers):
             return stored
         if stored == expected:
+            return None
+        if stored == 0 and self._deleted.pop(subject, None) is not None:
+            self._sequences.pop(subject, None)  # the tombstone expired: the name is as good as new
             return None
         if stored < expected:
             raise Fenced(f"{subject}: the stream lost what this term wrote (sequence {expected}, now {stored})")

@@ -39,6 +39,23 @@ class PublisherContract:
         await publisher.load_term()
         return publisher
 
+    async def test_a_name_used_again_after_its_tombstone_expired(self, bus: Bus) -> None:
+        publisher = await self.publisher(bus)
+        await publisher.put(SUBJECT, pod("p1"), projection="pod.status")
+        await publisher.tombstone(SUBJECT, pod("p1"))
+        await bus.purge("RAYCLUSTER", SUBJECT)  # what the tombstone's time to live does
+        seq = await publisher.put(SUBJECT, pod("p1"), projection="pod.status")
+        last = await bus.last("RAYCLUSTER", SUBJECT)
+        assert last is not None
+        assert last.seq == seq
+
+    async def test_a_lost_object_is_no_expired_tombstone(self, bus: Bus) -> None:
+        publisher = await self.publisher(bus)
+        await publisher.put(SUBJECT, pod("p1"), projection="pod.status")
+        await bus.purge("RAYCLUSTER", SUBJECT)
+        with pytest.raises(Fenced):
+            await publisher.put(SUBJECT, pod("p1"), projection="pod.status")
+
     # --- streams ---
 
     async def test_settings_are_read_from_the_stream(self, bus: Bus) -> None:
