@@ -11,20 +11,19 @@ import fcntl
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator
+import sys
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from raybus.cli import console, definitions, local
+from raybus.cli import local
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.cli.health import serve_ready
 from raybus.cli.layout import Layout, free_ports, ports, require_free, write_atomically
 from raybus.cli.local import UpOptions
-from raybus.kube import config
-from raybus.kube.client import KubeClient
-from raybus.kube.errors import KubeError
 from raybus.runtime.supervisor import Supervisor, SupervisorError
 
-REACH_S = 10.0
+PREPARE_S = 90.0
 
 
 class Daemon:
@@ -51,10 +50,7 @@ class Daemon:
         return 0
 
     async def _serve(self) -> None:
-        kube = self._options.kubeconfig or str(self._layout.kubeconfig)
-        if self._options.kubeconfig:
-            await _require_reachable(self._options.kubeconfig)
-        else:
+        if not self._options.kubeconfig:
             await _require_host()
         known = self._ports()
         write_atomically(self._layout.nats_config, local.nats_config(self._layout, known))
@@ -63,7 +59,7 @@ class Daemon:
         async with serve_ready(self._options.health_port, (base, services), lambda: self._ready):
             try:
                 await self._unless_stopped(base.start())
-                await self._unless_stopped(_install_definitions(kube))
+                await self._unless_stopped(_prepare(local.prepare_command(self._layout, known, self._options)))
                 await self._unless_stopped(services.start())
                 await self._until_stopped(base, services)
             except SupervisorError as error:
@@ -79,7 +75,7 @@ class Daemon:
             return
         self._ready = True
         self._record("ready")
-        console.tell("all services are ready")
+        say("all services are ready")
         waits = [asyncio.create_task(supervisor.failed(), name="watch children") for supervisor in supervisors]
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         try:
@@ -149,28 +145,6 @@ def _alone(layout: Layout) -> Iterator[None]:
         yield
 
 
-@contextlib.asynccontextmanager
-async def _client(kubeconfig: str) -> AsyncIterator[KubeClient]:
-    try:
-        loaded = config.load(kubeconfig)
-    except config.ConfigError as error:
-        raise UserError(str(error), "name another with --kubeconfig", EXIT_ENVIRONMENT) from None
-    async with KubeClient(loaded, user_agent="raybus-cli") as client:
-        yield client
-
-
-async def _require_reachable(kubeconfig: str) -> None:
-    async with _client(kubeconfig) as client:
-        try:
-            await client.request("GET", "/version", timeout_s=REACH_S)
-        except KubeError as error:
-            raise UserError(
-                f"the API server of {kubeconfig} cannot be used: {error.message}",
-                "try: kubectl --kubeconfig " + kubeconfig + " version",
-                EXIT_ENVIRONMENT,
-            ) from None
-
-
 async def _require_host() -> None:
     """Refuse with the node's own words where pods cannot run on this machine."""
     process = await asyncio.create_subprocess_exec(
@@ -182,15 +156,44 @@ async def _require_host() -> None:
         raise UserError(problem, remedy.strip(), EXIT_ENVIRONMENT)
 
 
-async def _install_definitions(kubeconfig: str) -> None:
-    async with _client(kubeconfig) as client:
-        try:
-            installed = await definitions.install_missing(client)
-        except KubeError as error:
-            raise UserError(
-                f"cannot install the ray.io definitions: {error.message}",
-                "try: raybus crds | kubectl apply --server-side -f -",
-                EXIT_ENVIRONMENT,
-            ) from None
-    if installed:
-        console.tell(f"installed the definitions {', '.join(installed)}")
+async def _prepare(command: Sequence[str]) -> None:
+    """Install missing definitions and free the leases. Raises UserError with the words of raybus.cli.prepare."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(PREPARE_S):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise UserError(
+            f"not prepared after {PREPARE_S:.0f} s", "is the machine busy? try again", EXIT_ENVIRONMENT
+        ) from None
+    if process.returncode == EXIT_ENVIRONMENT:
+        problem = json.loads(errors.splitlines()[-1])
+        raise UserError(problem["message"], problem["hint"], EXIT_ENVIRONMENT)
+    if process.returncode:
+        raise UserError(errors.decode(errors="replace").strip(), "this is a bug; please report it", EXIT_ENVIRONMENT)
+    if installed := output.decode().split():
+        say(f"installed the definitions {', '.join(installed)}")
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """`python -m raybus.cli.daemon OPTIONS`, OPTIONS being JSON: {"dir", "options"}. Small, for it lives as long as the services."""
+    given = json.loads(sys.argv[1])
+    layout = Layout(Path(given["dir"]))
+    options = UpOptions(**given["options"])
+    try:
+        return asyncio.run(Daemon(layout, options).run())
+    except UserError as error:
+        say(f"error: {error.message}\n       {error.hint}")
+        return error.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

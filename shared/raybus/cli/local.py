@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -153,6 +154,20 @@ def _service(name: str, module: str, layout: Layout, ports: Mapping[str, int], o
 def check_command() -> tuple[str, ...]:
     """Says in two lines what stands in the way of local pods, the second being the remedy; exit code 1 then."""
     return child.python("raybus_localkube.node.host")
+
+
+def prepare_command(layout: Layout, ports: Mapping[str, int], options: UpOptions) -> tuple[str, ...]:
+    """What is run once, when NATS and the API server are there."""
+    return child.python(
+        "raybus.cli.prepare", "--kubeconfig", options.kubeconfig or str(layout.kubeconfig),
+        "--nats-url", f"nats://127.0.0.1:{ports['nats']}", "--nats-nkey-file", str(nats_seed_file(layout)),
+    )  # fmt: skip
+
+
+def daemon_command(layout: Layout, options: UpOptions) -> tuple[str, ...]:
+    """The long-lived process of `raybus up`."""
+    given = {"dir": str(layout.root), "options": dataclasses.asdict(options)}
+    return child.python("raybus.cli.daemon", json.dumps(given))
 
 
 def nats_server() -> Path:

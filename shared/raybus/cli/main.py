@@ -77,7 +77,9 @@ def up_command(
         },
         use_kubernetes_proxy=use_kubernetes_proxy,
     )
-    console.run(up.up(_layout(directory), options, foreground=foreground))
+    if foreground:
+        up.stay(_layout(directory), options)
+    console.run(up.up(_layout(directory), options))
 
 
 @app.command("down")

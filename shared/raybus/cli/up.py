@@ -7,15 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 from rich.table import Table
 
 from raybus.cli import console, local
-from raybus.cli.daemon import Daemon
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.cli.layout import Layout
 from raybus.cli.local import UpOptions
@@ -25,10 +23,8 @@ STOP_S = 60.0
 LOOK_S = 0.1
 
 
-async def up(layout: Layout, options: UpOptions, *, foreground: bool) -> int:
-    """Start everything and return when all are ready; in the foreground stay until SIGTERM or Ctrl-C."""
-    if foreground:
-        return await Daemon(layout, options).run()
+async def up(layout: Layout, options: UpOptions) -> int:
+    """Start everything in the background and return when all are ready."""
     was_running = local.running(layout)
     record = await start(layout, options)
     console.tell("runs already" if was_running else "ready")
@@ -36,6 +32,12 @@ async def up(layout: Layout, options: UpOptions, *, foreground: bool) -> int:
     if not was_running:
         console.err.print("next: `raybus run job.yaml`; `raybus status` shows the parts, `raybus down` stops them")
     return 0
+
+
+def stay(layout: Layout, options: UpOptions) -> NoReturn:
+    """Become the long-lived process: it ends on SIGTERM or Ctrl-C, and everything with it."""
+    command = local.daemon_command(layout, options)
+    os.execv(command[0], command)
 
 
 async def start(layout: Layout, options: UpOptions) -> dict[str, Any]:
@@ -54,18 +56,10 @@ async def start(layout: Layout, options: UpOptions) -> dict[str, Any]:
 
 
 def _spawn(layout: Layout, options: UpOptions) -> subprocess.Popen[bytes]:
-    """The same command in the foreground, in a session of its own, writing to logs/raybus.log."""
-    flags = [part for flag, value in options.controller_flags.items() if value for part in (flag, value)]
-    if options.kubeconfig:
-        flags += ["--kubeconfig", options.kubeconfig]
-    if options.use_kubernetes_proxy:
-        flags.append("--use-kubernetes-proxy")
-    command = [
-        sys.executable, "-m", "raybus.cli.main", "up", "--foreground", "--dir", str(layout.root),
-        "--health-port", str(options.health_port), "--port", str(options.port), *flags,
-    ]  # fmt: skip
+    """The long-lived process, in a session of its own, writing to logs/raybus.log."""
     layout.daemon.unlink(missing_ok=True)
     with (layout.logs / "raybus.log").open("ab") as log:
+        command = local.daemon_command(layout, options)
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
