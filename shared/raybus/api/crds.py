@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of ray.io, made from the wire types. Pure.
+"""The CustomResourceDefinitions of ray.io, made from the wire types. Pure, but for writing the files on request.
 
 A field that only Raybus has would be added to the wire types and named here in a second, upstream-shaped variant; there is
 none so far, so both are the same.
@@ -6,7 +6,9 @@ none so far, so both are the same.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -149,3 +151,13 @@ def _root_schema(model: type[Wire]) -> Json:
             "status": properties["status"],
         },
     }
+
+
+def write(folder: Path) -> None:
+    """Write each definition to its file in `folder`; what `make crds` runs."""
+    for definition in build():
+        (folder / file_name(definition)).write_text(to_yaml(definition))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -39,7 +39,12 @@ def spec_of(kind: str, version: int = 0) -> dict[str, Any]:
 
 def test_files_to_install_are_what_the_command_prints() -> None:
     built = {crds.file_name(definition): crds.to_yaml(definition) for definition in crds.build()}
-    assert {path.name: path.read_text() for path in DEPLOY.iterdir()} == built, "run `raybus crds` into deploy/crds"
+    assert {path.name: path.read_text() for path in DEPLOY.iterdir()} == built, "run `make crds`"
+
+
+def test_command_writes_the_files(tmp_path: Path) -> None:
+    crds.write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in DEPLOY.iterdir()}
 
 
 def test_building_twice_gives_the_same() -> None:
