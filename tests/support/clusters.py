@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from raybus.decide.actions import Action, CreateObject, DeleteObject, PatchStatus, RecordEvent
+from raybus.decide.actions import Action, CreateObject, DeleteObject, PatchStatus, Reconsider, RecordEvent
 from raybus.decide.outcome import Outcome, Result
 from raybus.decide.plan import Plan
 from raybus.decide.tree import RootKey, Tree
@@ -52,6 +52,7 @@ class Kubernetes:
         self.events: list[tuple[str, str, str]] = []
         self.refuse: dict[type[Action], str] = {}
         self.deletion_lingers = False
+        self.again = False
         self.writes = 0
         self._uids = itertools.count(1)
         self.key = RootKey("RayCluster", "ns1", root["metadata"]["name"])
@@ -130,6 +131,7 @@ class Kubernetes:
 
     def reconcile(self) -> Plan:
         """One pass; the answer is the first plan."""
+        self.again = False
         plan = self.decide()
         done = self._carry_out(plan)
         final = pipeline.conclude(self.world(), done, policy=self.policy, now=self.now)
@@ -159,6 +161,8 @@ class Kubernetes:
         if (words := self.refuse.get(type(action))) is not None:
             return Outcome(action=action, result=Result.REFUSED, message=words, code=403)
         match action:
+            case Reconsider():
+                self.again = True
             case RecordEvent():
                 self.events.append((action.type, action.event_reason, action.note))
             case CreateObject():

@@ -251,11 +251,23 @@ class TestScaling:
         )
         assert new.name != lost["metadata"]["name"]
 
+    def test_after_a_deletion_the_cluster_is_looked_at_again_at_once(self):
+        world = _running(group(replicas=1))
+        world.reconcile()
+        assert not world.again
+        world.run(*world.names("w"), phase="Failed")
+        world.reconcile()
+        assert world.again
+        world.reconcile()
+        assert not world.again
+        assert len(world.names("w")) == 1
+
     def test_a_stuck_worker_does_not_hold_up_growth(self):
         world = _running(group(replicas=2))
         world.delete(world.names("w")[0], lingers=True)
         world.spec(workerGroupSpecs=[group(replicas=5)])
-        assert len(actions(world.reconcile(), CreatePod)) == 3
+        created = actions(world.reconcile(), CreatePod)
+        assert [action.body["metadata"]["annotations"]["raybus.io/slot"] for action in created] == ["2", "3", "4"]
 
     def test_pods_that_another_operator_made_keep_their_place(self):
         world = _running(group(replicas=2))

@@ -87,6 +87,22 @@ def test_the_head_alone_may_be_provisioned_but_is_not_ready():
     assert "state" not in world.status
 
 
+def test_pods_of_a_removed_group_keep_it_from_being_ready():
+    world = _new(group("a", 1), group("b", 1))
+    world.spec(workerGroupSpecs=[group("a", 1)])
+    world.run()
+    world.settle()
+    assert "state" not in world.status
+    assert world.condition("RayClusterProvisioned")["status"] == "True"
+
+
+def test_without_any_pod_nothing_is_provisioned():
+    world = Kubernetes(cluster())
+    world.refuse[CreatePod] = "quota"
+    world.reconcile()
+    assert world.condition("RayClusterProvisioned")["status"] == "False"
+
+
 def test_a_lost_head_is_told_at_once_and_provisioned_stays():
     world = _new()
     world.run()
@@ -265,6 +281,13 @@ class TestEvents:
         assert note.startswith("Created 60 Pods of group w: ")
         assert note.endswith("and 52 more")
         assert len(note.encode()) <= 1024
+
+    def test_a_long_refusal_is_cut(self):
+        world = Kubernetes(cluster())
+        world.refuse[CreatePod] = "ä" * 2000
+        world.reconcile()
+        (note,) = [note for _, reason, note in world.events if reason == "FailedToCreateHeadPod"]
+        assert 1000 < len(note.encode()) <= 1024
 
     def test_a_deleted_head_says_why(self):
         world = _new()

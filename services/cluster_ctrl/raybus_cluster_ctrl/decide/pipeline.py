@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from raybus.decide.actions import RecordEvent
+from raybus.decide.actions import DeletePod, Reconsider, RecordEvent
 from raybus.decide.outcome import Outcome
 from raybus.decide.plan import NOTHING, Plan
 from raybus_cluster_ctrl.decide import access, events, head, head_service, status, validation, workers
@@ -41,12 +41,15 @@ def conclude(world: ClusterWorld, outcomes: tuple[Outcome, ...], /, *, policy: P
         return NOTHING
     told = events.of_pods(world, outcomes)
     new = status.compute(world, outcomes, policy, now)
-    if not status.worth_writing(world.status, new):
-        return Plan(steps=(told,) if told else ())
-    due = status.due_at(world.status, new, policy.status_interval_s)
-    if due is not None and due > now:
-        return Plan(steps=(told,) if told else (), wake_at=due)
-    return Plan(steps=((status.patch(world, new), *told),))
+    due = None
+    if status.worth_writing(world.status, new):
+        due = status.due_at(world.status, new, policy.status_interval_s)
+        if due is None or due <= now:
+            told, due = (status.patch(world, new), *told), None
+    # Own writes wake nobody, and what a deleted pod leaves behind has still to be filled.
+    deleted = any(isinstance(outcome.action, DeletePod) and outcome.ok for outcome in outcomes)
+    again = (Reconsider(reason="pods were deleted; what follows depends on what is left"),) if deleted else ()
+    return Plan(steps=tuple(step for step in (told, again) if step), wake_at=due)
 
 
 def _said(world: ClusterWorld, refused: Refusal) -> Plan:
