@@ -80,3 +80,19 @@ async def test_a_failure_ends_everything() -> None:
     with pytest.raises(ConnectionError):
         await outbox.send(writes(1))
     await outbox.close()
+
+
+async def test_a_cancelled_sender_loses_nothing() -> None:
+    """The catalog has planned with these writes; nobody would plan them again."""
+    server = Server()
+    outbox = Outbox(server.publish, in_flight_max=1)
+    sending = asyncio.create_task(outbox.send(writes(3)))
+    await turn()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await server.answer("s0")
+    await server.answer("s1")
+    await server.answer("s2")
+    assert server.arrived == ["s0", "s1", "s2"]
+    await outbox.settle()
+    await outbox.close()
