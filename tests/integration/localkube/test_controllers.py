@@ -29,9 +29,10 @@ from raybus.domain.kinds import (
 from raybus.kube import errors
 from raybus.kube.client import KubeClient
 from raybus_localkube.controllers.accounts import Accounts
+from raybus_localkube.controllers.controller import Keys
 from raybus_localkube.controllers.manager import Manager
 from raybus_localkube.controllers.run import running
-from raybus_localkube.controllers.work import Work
+from raybus_localkube.controllers.work import Json, Work
 
 Object = dict[str, Any]
 GONE = "gone"
@@ -331,11 +332,16 @@ async def test_rest_brings_no_request(bare: KubeClient, ns: str, monkeypatch: py
 
 
 class Broken(Accounts):
-    """Fails over one namespace."""
+    """Fails over one namespace, and cannot read one config map."""
 
     def __init__(self, bad: str) -> None:
         super().__init__()
         self._bad = bad
+
+    def changed(self, kind: Kind, obj: Json) -> Keys:
+        if kind == CONFIG_MAP and obj["metadata"]["name"] == self._bad:
+            raise ZeroDivisionError
+        return super().changed(kind, obj)
 
     def decide(self, key: RootKey, now: datetime) -> Work:
         if key.namespace == self._bad:
@@ -345,14 +351,20 @@ class Broken(Accounts):
 
 async def test_mistake_in_one_decision_stops_no_other(bare: KubeClient, caplog: pytest.LogCaptureFixture) -> None:
     bad, good = f"bad-{secrets.token_hex(3)}", f"good-{secrets.token_hex(3)}"
-    task = asyncio.create_task(Manager(bare, [Broken(bad)]).run())
+    manager = Manager(bare, [Broken(bad)])
+    task = asyncio.create_task(manager.run())
     try:
+        await config_map(bare, "default", bad)
         for name in (bad, good):
             await bare.create(NAMESPACE, {"metadata": {"name": name}})
         await eventually(lambda: bare.get(SERVICE_ACCOUNT, good, "default"), lambda found: found != GONE)
-        await eventually(_told(caplog), lambda told: bad in told)
+        await eventually(
+            _told(caplog), lambda told: "decision about" in told and f"cannot read ConfigMap {bad}" in told
+        )
+        assert manager.alive
     finally:
         task.cancel()
+        await bare.delete(CONFIG_MAP, "default", bad)
         for name in (bad, good):
             await bare.delete(NAMESPACE, None, name)
 

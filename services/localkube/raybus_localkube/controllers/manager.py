@@ -20,7 +20,7 @@ from raybus.kube import errors
 from raybus.kube.client import KubeClient
 from raybus.kube.events import EventRecorder
 from raybus.kube.listwatch import Changed, Interrupted, ListBegun, ListComplete, Listed, ListWatch, ListWatchEvent
-from raybus.runtime.backoff import Backoff
+from raybus.runtime.backoff import Backoff, delay
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.queue import KeyedQueue
 from raybus_localkube.controllers.controller import Controller, Ref, Served
@@ -66,14 +66,22 @@ class Manager:
         self._dead: OrderedDict[str, None] = OrderedDict()
         self._waiting: dict[str, set[RootKey]] = {name: set() for name in self._controllers}
         self._rediscover = asyncio.Event()
+        self.alive = False
         self.started = asyncio.Event()
         """Set once every controller has seen all there was."""
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_served(group), name="controllers-discovery")
-            for number in range(WORKERS):
-                group.create_task(self._work(), name=f"controllers-worker-{number}")
+        self.alive = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_served(group), name="controllers-discovery")
+                for number in range(WORKERS):
+                    group.create_task(self._work(), name=f"controllers-worker-{number}")
+        except Exception:
+            log.critical("the built-in controllers have ended", exc_info=True)
+            raise
+        finally:
+            self.alive = False
 
     # Kinds
 
@@ -160,7 +168,10 @@ class Manager:
         if kind == CRD:
             self._rediscover.set()
         for controller in self._interested(kind):
-            self._add(controller.changed(kind, obj), "changed")
+            try:
+                self._add(controller.changed(kind, obj), "changed")
+            except Exception:  # an object that one controller cannot read must not stop the watch for all
+                log.exception("%s cannot read %s %s", controller.name, kind.kind, meta["name"])
 
     def _gone(self, kind: Kind, uid: str) -> None:
         known = self._known.get(kind)
@@ -220,9 +231,9 @@ class Manager:
         except Exception as error:
             log.exception("%s: the decision about %s failed", controller.name, key, exc_info=error)
             self._backoff.crashed(key)
-            wait_s = None if self._backoff.parked(key) else self._backoff.failed(key)
-            if wait_s is None:
+            if self._backoff.parked(key):
                 return
+            wait_s = delay(self._backoff.crashes(key))
         if wait_s is not None:
             self._queue.add_at(key, asyncio.get_running_loop().time() + wait_s, "again")
             return

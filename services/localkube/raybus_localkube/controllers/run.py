@@ -48,5 +48,4 @@ async def running(
             yield manager
         finally:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])

@@ -7,6 +7,7 @@ import contextlib
 import logging
 
 from raybus.kube.client import KubeClient
+from raybus_localkube.controllers.manager import Manager
 from raybus_localkube.controllers.run import ALL, running
 
 log = logging.getLogger(__name__)
@@ -23,20 +24,26 @@ class Controllers:
     def __init__(self, client: KubeClient, names: tuple[str, ...] | None, *, ca: str) -> None:
         self._client, self._names, self._ca = client, ALL if names is None else names, ca
         self._life = contextlib.AsyncExitStack()
-        self.running = False
+        self._manager: Manager | None = None
+        self._started = False
         if unknown := [name for name in self._names if name not in ALL]:
             raise UnknownController(f"no such controller: {', '.join(unknown)}; there are {', '.join(ALL)}")
 
+    @property
+    def running(self) -> bool:
+        return self._started and (self._manager is None or self._manager.alive)
+
     async def start(self) -> None:
         if self._names:
-            manager = await self._life.enter_async_context(running(self._client, self._names, root_ca=self._ca))
+            work = running(self._client, self._names, root_ca=self._ca)
+            self._manager = await self._life.enter_async_context(work)
             try:
                 async with asyncio.timeout(START_S):
-                    await manager.started.wait()
+                    await self._manager.started.wait()
             except TimeoutError:
                 log.warning("the built-in controllers have not seen everything in %s s; serving all the same", START_S)
-        self.running = True
+        self._started = True
 
     async def stop(self) -> None:
-        self.running = False
+        self._started = False
         await self._life.aclose()
