@@ -62,9 +62,15 @@ class LocalNode:
 
     def stop(self) -> None:
         for process in (self.kubelet, self.node):
-            if process is not None and process.poll() is None:
-                process.terminate()
+            if process is None or process.poll() is not None:
+                continue
+            process.terminate()
+            try:
                 process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+                pytest.fail(f"{process.args}: did not stop at SIGTERM")
 
     def logs(self) -> str:
         return "\n".join(path.read_text() for path in self.folder.glob("*.log"))

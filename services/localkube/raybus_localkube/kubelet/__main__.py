@@ -42,7 +42,7 @@ def main() -> int:
         print(f"kubelet: {error}", file=sys.stderr)  # noqa: T201 -- this is a command
         return 1
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(options, settings))
+        asyncio.run(_serve(options, settings, Path(options.dir).absolute()))
     return 0
 
 
@@ -63,12 +63,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _serve(options: argparse.Namespace, settings: config.KubeConfig) -> None:
+async def _serve(options: argparse.Namespace, settings: config.KubeConfig, folder: Path) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    work = loop.create_task(_work(options, settings))
+    work = loop.create_task(_work(options, settings, folder))
     stopping = loop.create_task(stop.wait())
     await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -78,8 +78,7 @@ async def _serve(options: argparse.Namespace, settings: config.KubeConfig) -> No
         await work
 
 
-async def _work(options: argparse.Namespace, settings: config.KubeConfig) -> None:
-    folder = Path(options.dir).absolute()
+async def _work(options: argparse.Namespace, settings: config.KubeConfig, folder: Path) -> None:
     managers: list[Manager] = []
 
     def exited(record: ContainerRecord) -> None:

@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from raybus.kube.client import KubeClient
 from raybus.kube.events import EventRecorder
-from raybus_localkube.kubelet import podspec
 from raybus_localkube.kubelet.launching import Place
 from raybus_localkube.kubelet.materials import Materials
 from raybus_localkube.kubelet.node_client import NodeClient
@@ -41,12 +40,9 @@ class Context:
     def remove_logs(self, pod: Pod) -> None:
         shutil.rmtree(self.log_folder(pod), ignore_errors=True)
 
-    def event(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
+    def event(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: str, action: str, note: str) -> None:
         regarding: Mapping[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"]}
-        self.events.record(regarding, "Warning" if kind == "Warning" else "Normal", reason, action, note)
-
-    def event_of_container(self, pod: Pod, container: str, kind: str, reason: str, action: str, note: str) -> None:
-        self.event(pod, kind, reason, action, f"{note} (container {container})" if container not in note else note)
+        self.events.record(regarding, kind, reason, action, note)
 
 
 def retry_delay_s(attempts: int) -> float:

@@ -48,7 +48,7 @@ class Facts:
     pod_ip: str = ""
     host_ip: str = ""
     node: str = ""
-    machine: Machine = Machine(1, 1 << 30)
+    machine: Machine = field(default_factory=lambda: Machine(1, 1 << 30))
 
 
 def decode_source(obj: Mapping[str, Any]) -> dict[str, bytes]:
@@ -83,7 +83,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text)
 
 
-def environment(
+def environment(  # noqa: PLR0917 -- all of it is needed
     pod: Pod,
     container: Container,
     facts: Facts,

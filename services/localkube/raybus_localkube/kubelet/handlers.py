@@ -38,7 +38,7 @@ class Target:
     async def _exec(self, argv: list[str], timeout_s: float) -> Answer:
         result = await self.node.exec(self.container_id, argv, timeout_s)
         if result["timed_out"]:
-            return Answer(False, f"command timed out: {argv!r} timed out after {timeout_s:g}s")
+            return Answer(success=False, text=f"command timed out: {argv!r} timed out after {timeout_s:g}s")
         return Answer(result["code"] == 0, str(result["output"])[:OUTPUT_MAX].strip())
 
     async def _http(self, action: Mapping[str, Any], timeout_s: float) -> Answer:

@@ -32,7 +32,7 @@ class Place:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-def spec(
+def spec(  # noqa: PLR0917 -- all of it is needed
     pod: Pod, container: Container, attempt: int, facts: Facts, sources: Sources, place: Place, folder: str, log: str
 ) -> ContainerSpec:
     """The node's orders. Raises ConfigError."""

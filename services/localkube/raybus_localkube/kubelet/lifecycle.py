@@ -37,15 +37,20 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """What is known of a container. `unhealthy` says why its run has to end; `problem` why the next one cannot begin."""
+    """What is known of a container.
+
+    `unhealthy` says why its run has to end, `problem` why the next one cannot begin. `kill_at` is the deadline of a run that was asked
+    to end; once it was `killed`, when to do that again, should it still be there.
+    """
 
     run: Run | None = None
     last: Run | None = None
-    backoff: BackOff = BackOff()
+    backoff: BackOff = field(default_factory=BackOff)
     started: bool = False
     ready: bool = False
     unhealthy: str = ""
     kill_at: datetime | None = None
+    killed: bool = False
     problem: tuple[str, str] | None = None
     retry_at: datetime | None = None
 
@@ -125,7 +130,7 @@ def ended(view: ContainerView, run: Run) -> ContainerView:
     assert run.finished is not None
     return replace(
         view, run=run, backoff=view.backoff.ended(run.started, run.finished), started=False, ready=False, unhealthy="",
-        kill_at=None,
+        kill_at=None, killed=False,
     )  # fmt: skip
 
 
@@ -219,13 +224,14 @@ def _stop_all(view: PodView, now: datetime, grace: timedelta, why: str) -> Steps
     for name, known in view.containers.items():
         if not known.running:
             continue
-        due = now + grace
         if known.kill_at is None:
             steps.append(Stop(name, grace, why))
-        elif now >= min(known.kill_at, due):
+            continue
+        due = known.kill_at if known.killed else min(known.kill_at, now + grace)
+        if now >= due:
             steps.append(Kill(name))
         else:
-            wake_at = _earliest(wake_at, min(known.kill_at, due))
+            wake_at = _earliest(wake_at, due)
     return Steps(tuple(steps), wake_at)
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from raybus.domain import kinds
 from raybus.kube import errors
-from raybus_localkube.kubelet import adoption, environment, launching, lifecycle, podspec, probing, status
+from raybus_localkube.kubelet import adoption, environment, hooks, launching, lifecycle, podspec, probing, status
 from raybus_localkube.kubelet.context import HOST_IP, Context, retry_delay_s
 from raybus_localkube.kubelet.environment import ConfigError, Facts
-from raybus_localkube.kubelet.handlers import Answer, Target
+from raybus_localkube.kubelet.handlers import Target
 from raybus_localkube.kubelet.lifecycle import (
     ContainerView,
     Finish,
@@ -34,13 +34,11 @@ from raybus_localkube.kubelet.lifecycle import (
 )
 from raybus_localkube.kubelet.node_client import NodeLost
 from raybus_localkube.kubelet.podspec import Container, Pod
-from raybus_localkube.kubelet.prober import Prober
-from raybus_localkube.kubelet.probing import ProbeName
+from raybus_localkube.kubelet.prober import Finding, Prober
 from raybus_localkube.node.protocol import ContainerRecord, NodeError, container_id
 
 ROUNDS_MAX = 20
 KILL_AGAIN = timedelta(seconds=5)
-HOOK_TIMEOUT_S = 60.0
 
 
 class PodWorker:
@@ -104,6 +102,7 @@ class PodWorker:
     async def run(self) -> None:
         try:
             while not self._done:
+                await asyncio.sleep(0)  # others' turn, however often this one is woken
                 await self._sleep()
                 try:
                     await self._pass()
@@ -163,7 +162,7 @@ class PodWorker:
                 self._stop(name, grace, why)
             case Kill(name):
                 await self._signal(name, signal.SIGKILL)
-                self._set(name, replace(self._view.of(name), kill_at=_now() + KILL_AGAIN))
+                self._set(name, replace(self._view.of(name), kill_at=_now() + KILL_AGAIN, killed=True))
             case Teardown():
                 await self._teardown()
             case Finish():
@@ -242,17 +241,13 @@ class PodWorker:
             self._cannot_start(name, known, error)
             return
         run = adoption.run_of(record)
-        probes = probing.probes(container)
-        began = replace(
-            known, run=replace(run, running=True, finished=None), last=known.run, problem=None, retry_at=None, unhealthy="",
-            kill_at=None, started="startup" not in probes, ready="startup" not in probes and "readiness" not in probes,
-        )  # fmt: skip
+        began = probing.began(container, known, run)
         self._set(name, began if run.running else lifecycle.ended(began, run))
         if run.running:
-            self._context.event_of_container(self._pod, name, "Normal", "Started", "Start", f"Started container {name}")
+            self._context.event(self._pod, "Normal", "Started", "Start", f"Started container {name}")
             self._after_start(container, attempt)
         elif run.reason:
-            self._context.event_of_container(self._pod, name, "Warning", "Failed", "Start", f"Error: {run.message}")
+            self._context.event(self._pod, "Warning", "Failed", "Start", f"Error: {run.message}")
         if known.run is not None:
             await self._forget(name, known.run.attempt)
 
@@ -262,7 +257,7 @@ class PodWorker:
             str(error),
         )
         if problem != known.problem:
-            self._context.event_of_container(self._pod, name, "Warning", "Failed", "Start", f"Error: {error}")
+            self._context.event(self._pod, "Warning", "Failed", "Start", f"Error: {error}")
         self._failures += 1
         delay = timedelta(seconds=retry_delay_s(self._failures))
         self._set(name, replace(known, problem=problem, retry_at=_now() + delay))
@@ -278,21 +273,21 @@ class PodWorker:
             return
         self._set(name, replace(known, kill_at=_now() + grace, ready=False))
         note = f"Stopping container {name}" if "deleted" in why else f"Container {name} {why}, will be restarted"
-        self._context.event_of_container(self._pod, name, "Normal", "Killing", "Kill", note)
+        self._context.event(self._pod, "Normal", "Killing", "Kill", note)
         self._spawn(self._stop_gently(self._container(name), known.run.attempt, grace))
 
     async def _stop_gently(self, container: Container, attempt: int, grace: timedelta) -> None:
         hook = (container.get("lifecycle") or {}).get("preStop")
         if hook and grace:
-            answer = await self._hook(container, attempt, hook, grace.total_seconds())
+            answer = await hooks.run(self._target(container, attempt), hook, grace.total_seconds())
             if not answer.success:
-                self._context.event(
-                    self._pod, "Warning", "FailedPreStopHook", "Kill", f"PreStopHook failed: {answer.text}"
-                )
-        number = signal.SIGTERM if grace else signal.SIGKILL
-        if container.get("lifecycle", {}).get("stopSignal") and grace:
-            number = getattr(signal, container["lifecycle"]["stopSignal"], signal.SIGTERM)
-        await self._signal(container["name"], number)
+                note = f"PreStopHook failed: {answer.text}"
+                self._context.event(self._pod, "Warning", "FailedPreStopHook", "Kill", note)
+        await self._signal(container["name"], hooks.stop_signal(container) if grace else signal.SIGKILL)
+
+    def _target(self, container: Container, attempt: int) -> Target:
+        wanted = container_id(podspec.uid(self._pod), container["name"], attempt)
+        return Target(self._context.node, container, wanted, self._view.ip)
 
     async def _signal(self, name: str, number: int) -> None:
         run = self._view.of(name).run
@@ -306,23 +301,13 @@ class PodWorker:
             self._spawn(self._post_start(container, attempt, hook))
 
     async def _post_start(self, container: Container, attempt: int, hook: dict[str, Any]) -> None:
-        answer = await self._hook(container, attempt, hook, HOOK_TIMEOUT_S)
+        answer = await hooks.run(self._target(container, attempt), hook, hooks.TIMEOUT_S)
         known = self._view.of(container["name"])
         if not answer.success and known.run is not None and known.run.attempt == attempt and known.running:
             self._context.event(
                 self._pod, "Warning", "FailedPostStartHook", "Start", f"PostStartHook failed: {answer.text}"
             )
             self._set(container["name"], replace(known, unhealthy="failed its postStart hook"))
-
-    async def _hook(self, container: Container, attempt: int, hook: dict[str, Any], timeout_s: float) -> Answer:
-        if "sleep" in hook:
-            await asyncio.sleep(min(float(hook["sleep"].get("seconds") or 0), timeout_s))
-            return Answer(True)
-        wanted = container_id(podspec.uid(self._pod), container["name"], attempt)
-        try:
-            return await Target(self._context.node, container, wanted, self._view.ip).ask(hook, timeout_s)
-        except NodeError as error:
-            return Answer(False, str(error))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -347,31 +332,21 @@ class PodWorker:
     def _prober(self, container: Container, known: ContainerView) -> Prober:
         assert known.run is not None
         name, attempt = container["name"], known.run.attempt
-        target = Target(
-            self._context.node, container, container_id(podspec.uid(self._pod), name, attempt), self._view.ip
-        )
 
-        def on_answer(probe: ProbeName, verdict: bool, new: bool, text: str) -> None:
-            self._on_probe(name, attempt, probe, verdict, new, text)
+        def on_finding(finding: Finding) -> None:
+            current = self._view.of(name)
+            if current.run is not None and current.run.attempt == attempt and current.running:
+                self._on_finding(container, current, finding)
 
-        return Prober(target, known.run.started, on_answer, started=known.started, ready=known.ready)
+        target = self._target(container, attempt)
+        return Prober(target, known.run.started, on_finding, started=known.started, ready=known.ready)
 
-    def _on_probe(self, name: str, attempt: int, probe: ProbeName, verdict: bool, new: bool, text: str) -> None:
-        known = self._view.of(name)
-        if known.run is None or known.run.attempt != attempt or not known.running:
-            return
-        if not verdict or not new:
-            note = f"{probe.capitalize()} probe failed: {text}"
-            self._context.event_of_container(self._pod, name, "Warning", "Unhealthy", "Probe", note)
-        if not new:
-            return
-        if probe == "readiness":
-            self._set(name, replace(known, ready=verdict))
-        elif verdict and probe == "startup":
-            ready = "readiness" not in probing.probes(self._container(name))
-            self._set(name, replace(known, started=True, ready=ready))
-        elif not verdict:
-            self._set(name, replace(known, unhealthy=f"failed its {probe} probe"))
+    def _on_finding(self, container: Container, known: ContainerView, finding: Finding) -> None:
+        if not finding.verdict or not finding.new:
+            note = f"{finding.probe.capitalize()} probe failed: {finding.text}"
+            self._context.event(self._pod, "Warning", "Unhealthy", "Probe", note)
+        if finding.new:
+            self._set(container["name"], probing.found(container, known, finding.probe, verdict=finding.verdict))
 
     # Tokens, and the end
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from raybus_localkube.kubelet import probing
@@ -11,17 +12,27 @@ from raybus_localkube.kubelet.handlers import Target
 from raybus_localkube.kubelet.probing import Probe, ProbeName, Tally
 from raybus_localkube.node.protocol import NodeError
 
-# Called with the probe's name, its verdict, whether that is new, and the answer's text.
-OnAnswer = Callable[[ProbeName, bool, bool, str], None]
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict that is `new`, or one more failure that counts; `text` is what was answered."""
+
+    probe: ProbeName
+    verdict: bool
+    new: bool
+    text: str
+
+
+OnFinding = Callable[[Finding], None]
 
 
 class Prober:
     """Lives as long as one run of a container. `ready`: the readiness that an earlier kubelet had found."""
 
-    def __init__(self, target: Target, began: datetime, on_answer: OnAnswer, *, started: bool, ready: bool) -> None:
+    def __init__(self, target: Target, began: datetime, on_finding: OnFinding, *, started: bool, ready: bool) -> None:
         self._target = target
         self._began = began
-        self._on_answer = on_answer
+        self._on_finding = on_finding
         self._started = asyncio.Event()
         probes = probing.probes(target.container)
         if started or "startup" not in probes:
@@ -58,7 +69,7 @@ class Prober:
             tally = probing.observe(probe, tally, success=answer.success, age_s=self._age_s())
             new = tally.verdict is not None and tally.verdict != before.verdict
             if new or tally.failures > before.failures:
-                self._on_answer(probe.name, bool(tally.verdict), new, answer.text)
+                self._on_finding(Finding(probe.name, bool(tally.verdict), new, answer.text))
             if probe.name == "startup" and tally.verdict is not None:
                 self._started.set()
                 return

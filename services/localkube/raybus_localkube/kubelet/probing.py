@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from raybus_localkube.kubelet.lifecycle import ContainerView, Run
 from raybus_localkube.kubelet.podspec import Container
 
 EAGER_S = 0.4  # between two questions until the first success
@@ -46,6 +47,30 @@ class Tally:
     successes: int = 0
     failures: int = 0
     counted_at: float | None = None
+
+
+def began(container: Container, known: ContainerView, run: Run) -> ContainerView:
+    """The view of a container that has just been started: what no probe asks about is so at once."""
+    asked = probes(container)
+    started = "startup" not in asked
+    return ContainerView(
+        run=replace(run, running=True, finished=None),
+        last=known.run,
+        backoff=known.backoff,
+        started=started,
+        ready=started and "readiness" not in asked,
+    )
+
+
+def found(container: Container, known: ContainerView, name: ProbeName, *, verdict: bool) -> ContainerView:
+    """The view after a probe's new verdict. A failed startup or liveness probe asks for the end of the run."""
+    if name == "readiness":
+        return replace(known, ready=verdict)
+    if not verdict:
+        return replace(known, unhealthy=f"failed its {name} probe")
+    if name == "startup":
+        return replace(known, started=True, ready="readiness" not in probes(container))
+    return known
 
 
 def probes(container: Container) -> dict[ProbeName, Probe]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import sys
@@ -106,10 +107,8 @@ async def register(client: KubeClient, name: str, size: Machine, log_port: int) 
 async def keep_lease(client: KubeClient, name: str) -> None:
     """Renew the Lease every ten seconds; a failure is tried again at the next turn."""
     while True:
-        try:
+        with contextlib.suppress(errors.KubeError):  # the API server is away; nothing else can be done about it here
             await _renew(client, name)
-        except errors.KubeError:
-            pass  # the API server is away; nothing else can be done about it here
         await asyncio.sleep(RENEW_S)
 
 

@@ -121,7 +121,7 @@ def _common_status(pod: Pod, container: Container, known: ContainerView, waiting
 
 
 def _states(pod: Pod, container: Container, known: ContainerView, waiting: str) -> tuple[Json, Json]:
-    """state and lastState."""
+    """The fields state and lastState."""
     name, run, last = container["name"], known.run, known.last
     before = {"terminated": _terminated(pod, name, last)} if last is not None else {}
     if run is not None and run.running:

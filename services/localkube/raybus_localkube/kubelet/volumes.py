@@ -72,7 +72,7 @@ def _sources(volume: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def memory_volumes(pod: Pod, memory: int) -> list[MemoryVolume]:
-    """emptyDirs in memory; without a limit as large as the largest container's memory."""
+    """The emptyDirs in memory; without a limit as large as the largest container's memory."""
     found = []
     for volume in pod["spec"].get("volumes") or ():
         empty = volume.get("emptyDir")
@@ -102,7 +102,7 @@ def files(pod: Pod, volume: Mapping[str, Any], facts: Facts, sources: Sources, t
     return result
 
 
-def _files_of(
+def _files_of(  # noqa: PLR0917 -- all of it is needed
     pod: Pod, source: Mapping[str, Any], mode: int, facts: Facts, sources: Sources, tokens: Tokens
 ) -> dict[str, File]:
     if "configMap" in source:

@@ -54,6 +54,7 @@ class Container:
         self._last_word: dict[str, Any] | None = None
         self._open_streams = 0
         self._streams_closed = asyncio.Event()
+        self.ended = asyncio.Event()
         self._log = LogFile(spec["log"])
 
     async def start(self, launch: Callable[[socket.socket, int, int], init.Launch]) -> None:
@@ -214,6 +215,7 @@ class Container:
                 running.done.set_result((KILLED, "the container has ended"))
         self._log.close()
         self._settle(NodeError(record["message"]) if record["reason"] else None)
+        self.ended.set()
         self._on_exit(self)
 
 

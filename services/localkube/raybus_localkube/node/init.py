@@ -12,6 +12,8 @@ SOCK_SEQPACKET pair, one JSON object per packet:
 When process 1 ends, the kernel ends everything in the container; when the node ends, process 1 does.
 """
 
+# ruff: noqa: PTH103, PTH110, PTH112, PTH113, PTH118, PTH123, PTH208 -- paths below another root are text here, and much of this runs in a forked process
+
 from __future__ import annotations
 
 import contextlib

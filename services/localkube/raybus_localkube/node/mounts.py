@@ -1,5 +1,7 @@
 """Builds a container's root from the steps of rootfs.py, inside the container's own mount namespace, and moves into it."""
 
+# ruff: noqa: PTH101, PTH103, PTH112, PTH114, PTH115, PTH116, PTH120, PTH123, PTH211 -- paths below another root are text here, and much of this runs in a forked process
+
 from __future__ import annotations
 
 import errno

@@ -86,7 +86,7 @@ class Pods:
     def _add_memory_folders(self, pod: Pod, wanted: Any) -> None:
         for item in wanted:
             target = str(pod.folder / "volumes" / _safe(item["name"]))
-            os.makedirs(target, exist_ok=True)
+            Path(target).mkdir(parents=True, exist_ok=True)
             size = f",size={int(item['size'])}" if item.get("size") else ""
             syscalls.mount("tmpfs", target, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, f"mode=1777{size}")
             pod.memory_folders.append(target)
@@ -164,28 +164,32 @@ class Pods:
             network.destroy(pod.net)
         self._pods.pop(pod.uid, None)
 
-    async def _end_all(self, containers: list[Container]) -> None:
+    @staticmethod
+    async def _end_all(containers: list[Container]) -> None:
         for container in containers:
             container.kill(signal.SIGKILL)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_TIMEOUT_S):
-                while any(container.running for container in containers):
-                    await asyncio.sleep(0.01)
+        await _ended(containers, END_TIMEOUT_S)
 
     async def stop_all(self, grace_s: float) -> None:
         """SIGTERM to everything, SIGKILL after `grace_s`."""
         running = [container for container in self._containers.values() if container.running]
         for container in running:
             container.kill(signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
-                while any(container.running for container in running):
-                    await asyncio.sleep(0.02)
+        await _ended(running, grace_s)
         await self._end_all(running)
 
     def listing(self) -> dict[str, Any]:
         pods = [{"uid": p.uid, "name": p.name, "namespace": p.namespace, "ip": p.net.ip} for p in self._pods.values()]
         return {"pods": pods, "containers": [container.record for container in self._containers.values()]}
+
+
+async def _ended(containers: list[Container], within_s: float) -> None:
+    """Wait until all have ended, or for so long."""
+    waiting = [asyncio.ensure_future(container.ended.wait()) for container in containers]
+    if waiting:
+        _, late = await asyncio.wait(waiting, timeout=within_s)
+        for task in late:
+            task.cancel()
 
 
 def _safe(name: str) -> str:
@@ -204,7 +208,7 @@ def _make_sub_paths(pod: Pod, spec: ContainerSpec) -> None:
     """A subPath of a volume that is not there yet becomes a folder."""
     for mount in spec["mounts"]:
         if mount["source"].startswith(f"{pod.folder}/volumes/") and not os.path.lexists(mount["source"]):
-            os.makedirs(mount["source"])
+            Path(mount["source"]).mkdir(parents=True)
 
 
 def _write_files(folder: Path, ip: str, request: Mapping[str, Any]) -> rootfs.PodFiles:

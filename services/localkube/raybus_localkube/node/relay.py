@@ -54,14 +54,22 @@ class End(asyncio.Protocol):
             self._transport.write_eof()
 
     def pause_writing(self) -> None:
-        if self._partner is not None and self._partner._transport is not None:
-            self._partner._transport.pause_reading()
+        if self._partner is not None:
+            self._partner.read(going_on=False)
 
     def resume_writing(self) -> None:
-        if self._partner is not None and self._partner._transport is not None:
-            self._partner._transport.resume_reading()
+        if self._partner is not None:
+            self._partner.read(going_on=True)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def read(self, *, going_on: bool) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if going_on:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
         if not self.closed.done():
             self.closed.set_result(None)
         if self._partner is not None:

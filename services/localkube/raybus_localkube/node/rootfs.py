@@ -1,3 +1,4 @@
+# ruff: noqa: S108 -- these are paths in the container
 """What a container's file system consists of, as a list of steps.
 
 Pure. What may live here: which host folders are bound where, in which order, and what each file says. Doing it is mounts.py's part.
@@ -28,7 +29,7 @@ FOLDERS = (
     "/mnt",
     "/srv",
     "/opt",
-)  # noqa: S108 -- a path in the container
+)
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
@@ -102,8 +103,8 @@ def plan(host: HostLayout, pod: PodFiles, sizing: Sizing, mounts: Sequence[Mount
 
     Mounts come last, outer targets before inner ones, so that a volume may lie at any path, also over a system folder.
     """
-    steps = [Step("folder", path, mode=0o1777 if path in ("/tmp/ray", "/var/tmp") else 0o755) for path in FOLDERS]  # noqa: S108 -- a path in the container
-    steps.append(Step("folder", "/tmp", mode=0o1777))  # noqa: S108 -- a path in the container
+    steps = [Step("folder", path, mode=0o1777 if path in ("/tmp/ray", "/var/tmp") else 0o755) for path in FOLDERS]
+    steps.append(Step("folder", "/tmp", mode=0o1777))
     steps.append(Step("link", "/var/run", "/run"))
     steps += _system(host)
     steps += _etc(host, pod)
@@ -165,7 +166,7 @@ def _dev(host: HostLayout, sizing: Sizing) -> list[Step]:
     steps += [Step("bind", f"/dev/{name}", f"/dev/{name}") for name in host.devices]
     steps += [Step("link", f"/dev/{name}", target) for name, target in DEVICE_LINKS.items()]
     steps.append(Step("devpts", "/dev/pts"))
-    steps.append(Step("tmpfs", "/dev/shm", size=sizing.shared_memory or sizing.memory, mode=0o1777))  # noqa: S108 -- a path in the container
+    steps.append(Step("tmpfs", "/dev/shm", size=sizing.shared_memory or sizing.memory, mode=0o1777))
     return steps
 
 

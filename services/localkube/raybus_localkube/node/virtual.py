@@ -28,7 +28,7 @@ class VirtualAddresses:
         self._lock = asyncio.Lock()
 
     async def fix(self, address: str, port: int, connect: Connect) -> None:
-        """This address and port always lead where `connect` goes (the API server, which is not a pod)."""
+        """Let this address and port always lead to where `connect` goes (the API server, which is not a pod)."""
         self._fixed[(address, port)] = connect
         await self.follow()
 

@@ -1,3 +1,4 @@
+# ruff: noqa: T201, S606 -- a program of its own: it prints, and becomes the real one
 """`ray` on a pod's PATH: answers `ray health-check --address HOST:PORT` itself and leaves everything else to the real one.
 
 The real check costs two seconds of CPU for importing Ray. This one asks the same server the same question (is the GCS there, does it

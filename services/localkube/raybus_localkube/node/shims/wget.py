@@ -1,3 +1,4 @@
+# ruff: noqa: T201, PTH123 -- a program of its own; pathlib would double the time to start
 """The part of wget that health checks use: `wget [--tries N] [-T S] [-q] [-O FILE|-] http://...`.
 
 Exit codes as wget's: 0 done, 1 other, 2 wrong use, 3 file, 4 network, 8 the server answered with an error.
