@@ -61,6 +61,7 @@ class Catalog:
         self._parents = Parents()
         self._listings: dict[Scope, set[Identity]] = {}  # under way: what they have shown so far
         self._complete: set[Scope] = set()
+        self._unserved: set[Scope] = set()  # complete because the server does not know the kind
         self._concluded: set[tuple[str, str]] = set()  # (controller, kind): the stream agrees with a complete list
         self._versions: dict[Scope, str] = {}
         for controller, by_subject in held.items():
@@ -107,11 +108,25 @@ class Catalog:
         seen = self._listings.pop(scope)
         self._versions[scope] = resource_version
         self._complete.add(scope)
+        self._unserved.discard(scope)
         writes: list[Write] = []
         for identity in [i for i in self._known if i[0] == scope.kind and scope.namespace in ("", i[1])]:
             if identity not in seen:
                 writes += self._gone(identity)
         return writes + self._conclude()
+
+    def unserved(self, scope: Scope) -> list[Write] | None:
+        """The server does not know the kind: nobody can have an object of it, and its list counts as complete and empty.
+
+        None if that is not to be believed, because there were some: then nothing follows from it.
+        """
+        listed_before = scope in self._complete and scope not in self._unserved
+        if listed_before or any(identity[0] == scope.kind for identity in self._subjects):
+            return None
+        self._versions[scope] = "0"
+        self._complete.add(scope)
+        self._unserved.add(scope)
+        return self._conclude()
 
     def changed(self, scope: Scope, obj: Json) -> list[Write]:
         self._versions[scope] = obj["metadata"]["resourceVersion"]

@@ -20,6 +20,7 @@ from raybus.bus.subjects import CONTROLLERS
 from raybus.bus.transport import Bus, BusError, BusTimeout, Unavailable
 from raybus.decide.actions import Json
 from raybus.kube.client import KubeClient
+from raybus.kube.errors import NotFound
 from raybus.kube.listwatch import (
     Bookmark,
     Changed,
@@ -214,6 +215,11 @@ class Term:
                 await self._send(obj, Op.PUT, catalog.changed(scope, obj), outbox, history)
             case Bookmark(version):
                 catalog.bookmark(scope, version)
+            case Interrupted(NotFound(resource_unknown=True)):
+                if (writes := catalog.unserved(scope)) is not None:
+                    await outbox.send(writes)
+                    self._live.add(scope)
+                    self._mark_now.set()
             case _:
                 pass
 

@@ -6,7 +6,8 @@ from raybus.decide.routes import FULL, POD_STATUS, Projection, Route, Via
 from raybus.domain import kinds, labels
 
 _MADE_FOR_A_RAYJOB = ((labels.ORIGINATED_FROM_CRD, "RayJob"),)
-METADATA = Projection("metadata", ("metadata",))
+# Kinds that are answered with a warning and nothing else: that they exist is all that need be known.
+EXISTENCE = Projection("existence", ("spec.managedBy",))
 
 ROUTES: tuple[Route, ...] = (
     Route(root_kind="RayJob", kind=kinds.RAYJOB, via=Via.ROOT, projection=FULL),
@@ -29,4 +30,6 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(root_kind="RayJob", kind=kinds.POD, via=Via.CLUSTER, projection=POD_STATUS),
     Route(root_kind="RayJob", kind=kinds.SERVICE, via=Via.OWNER, projection=FULL),
+    Route(root_kind="RayService", kind=kinds.RAYSERVICE, via=Via.ROOT, projection=EXISTENCE),
+    Route(root_kind="RayCronJob", kind=kinds.RAYCRONJOB, via=Via.ROOT, projection=EXISTENCE),
 )

@@ -23,6 +23,7 @@ async def read(kube: Kube, routes: tuple[Route, ...], seen: Tree) -> list[Json]:
     hold thousands of others.
     """
     key = seen.key
+    routes = tuple(route for route in routes if route.root_kind == key.kind)
     direct = [route for route in routes if route.via is not Via.CLUSTER]
     async with asyncio.timeout(READ_TIMEOUT_S):
         found = await asyncio.gather(*(_direct(kube, route, key, seen) for route in direct))

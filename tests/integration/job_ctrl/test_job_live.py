@@ -59,7 +59,7 @@ class Scene:
         return cluster
 
     async def events(self) -> dict[str, dict[str, Any]]:
-        """Those about the RayJob, by reason."""
+        """Those about RayJobs and their relatives, by reason."""
         found = [
             e for e in await self.list(kinds.EVENT) if e["regarding"]["kind"] in ("RayJob", "RayService", "RayCronJob")
         ]
@@ -73,7 +73,9 @@ class Scene:
                 return found
         except TimeoutError:
             asked = {host: head.requests[-5:] for host, head in self.ray.heads.items()}
-            pytest.fail(f"not within {PATIENCE_S} s: {what}; {await self.status()}\n{asked}\n{self.operator.log('job_ctrl')}")
+            pytest.fail(
+                f"not within {PATIENCE_S} s: {what}; {await self.status()}\n{asked}\n{self.operator.log('job_ctrl')}"
+            )
 
     async def until_status(self, **fields: str) -> dict[str, Any]:
         async def so() -> dict[str, Any] | None:
@@ -128,19 +130,42 @@ class Scene:
         }
 
 
-@pytest.fixture
-async def scene(kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+@contextlib.asynccontextmanager
+async def playing(
+    kubeconfig: str, folder: Path, monkeypatch: pytest.MonkeyPatch, without: Kind | None = None
+) -> AsyncIterator[Scene]:
+    """Everything runs; on an API server that does not know the kind `without`."""
     async with contextlib.AsyncExitStack() as stack:
         kube = await stack.enter_async_context(KubeClient(load(kubeconfig), user_agent="raybus-tests"))
         await install_crds(kube)
+        if without is not None:
+            await unserved(kube, without)
+            stack.push_async_callback(install_crds, kube)
         ray = await stack.enter_async_context(FakeRay().serving())
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         for name in ("HTTP_PROXY", "http_proxy"):
             monkeypatch.setenv(name, f"http://{ray.address}")
-        operator = await stack.enter_async_context(Operator(tmp_path, kubeconfig, *SERVICES))
+        operator = await stack.enter_async_context(Operator(folder, kubeconfig, *SERVICES))
         namespace = await stack.enter_async_context(fresh_namespace(kube))
         yield Scene(kube, namespace, operator, ray)
+
+
+async def unserved(kube: KubeClient, kind: Kind) -> None:
+    await kube.delete(kinds.CRD, None, f"{kind.plural}.{kind.group}")
+    for _ in range(100):
+        try:
+            await kube.request("GET", kind.path(), query={"limit": 1})
+        except NotFound:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{kind.plural} are still served 10 s after their definition was deleted")
+
+
+@pytest.fixture
+async def scene(kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    async with playing(kubeconfig, tmp_path, monkeypatch) as scene:
+        yield scene
 
 
 async def test_a_job_from_birth_to_the_end_of_its_cluster(scene: Scene) -> None:
@@ -288,6 +313,30 @@ async def test_what_is_not_supported_yet_is_named_and_left_alone(scene: Scene) -
     assert "spec.backoffLimit" in event["note"]
     assert "finalizers" not in (await scene.job())["metadata"]
     assert await scene.status() == {}
+
+
+@pytest.mark.parametrize("kind", [kinds.RAYSERVICE, kinds.RAYCRONJOB])
+async def test_kinds_that_are_not_supported_yet_are_named_too(scene: Scene, kind: Kind) -> None:
+    cluster = {"headGroupSpec": {"template": TEMPLATE}}
+    job = {"entrypoint": "x", "rayClusterSpec": cluster}
+    spec = {"rayClusterConfig": cluster} if kind is kinds.RAYSERVICE else {"schedule": "* * * * *", "jobTemplate": job}
+    await scene.apply({"apiVersion": "ray.io/v1", "kind": kind.kind, "metadata": {"name": "other"}, "spec": spec}, kind)
+
+    async def told() -> bool:
+        return "NotSupported" in await scene.events()
+
+    await scene.until(told, "the event")
+    assert not await scene.list(kinds.RAYCLUSTER)
+
+
+async def test_a_kind_that_is_not_installed_holds_up_no_rayjob(
+    kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older sets of KubeRay's definitions have no RayCronJob."""
+    async with playing(kubeconfig, tmp_path, monkeypatch, without=kinds.RAYCRONJOB) as scene:
+        await scene.apply(manifest())
+        await scene.until_status(jobDeploymentStatus="Initializing")
+        await scene.until(lambda: scene.list(kinds.RAYCLUSTER), "the cluster")
 
 
 KILLS = [

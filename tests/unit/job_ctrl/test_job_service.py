@@ -78,6 +78,13 @@ def test_what_belongs_to_a_rayjob() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["RayService", "RayCronJob"])
+def test_kinds_that_are_not_supported_are_trees_of_their_own(kind: str) -> None:
+    assert routed({"kind": kind, "apiVersion": "ray.io/v1", "metadata": {"namespace": "ml", "name": "x"}}) == {
+        RootKey(kind, "ml", "x")
+    }
+
+
 def test_the_spec_of_the_controller() -> None:
     spec = controller_spec(JobCtrlSettings().policy())
     assert spec.name == "rayjob"

@@ -25,10 +25,10 @@ def decide(world: JobWorld, /, *, policy: Policy, now: datetime) -> Plan:
     """What is to be done now; the status is concluded from what became of it."""
     if world.job is None:
         return NOTHING
-    if text := unsupported.KINDS.get(world.key.kind):
-        return _warned(world, unsupported.EVENT, text)
     if cluster_spec.managed_elsewhere(world.spec):
         return NOTHING
+    if text := unsupported.KINDS.get(world.key.kind):
+        return NOTHING if world.deleting else _warned(world, unsupported.EVENT, text)
     if world.deleting:
         return deletion(world, policy, now)
     if problem := _problem(world, policy):
