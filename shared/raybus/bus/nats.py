@@ -45,6 +45,7 @@ _RECONNECT_WAIT_S = 0.1
 _PING_S = 15
 _MISSED_PINGS = 2
 _CLOSE_S = 5.0
+_CANCELS = 3
 _PENDING_BYTES = 128 << 20
 
 _NO_MESSAGE = 10037
@@ -111,10 +112,23 @@ class NatsBus:
     async def close(self) -> None:
         for follower in list(self._followers):
             await follower.close()
+        await self._stop_reconnecting()
         # A connection that is just being lost may raise while it is closed; there is nothing left to do about it then.
         with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
+
+    async def _stop_reconnecting(self) -> None:
+        """The library's close() cancels a reconnect once, and a cancellation that meets a connect may be lost: the connection
+        would come back after it was closed.
+        """
+        self._client.options["allow_reconnect"] = False
+        task: asyncio.Task[None] | None = getattr(self._client, "_reconnection_task", None)
+        for _ in range(_CANCELS):
+            if task is None or task.done():
+                return
+            task.cancel()
+            await asyncio.wait([task], timeout=1.0)
 
     def on_connection(self, callback: ConnectionCallback) -> Callable[[], None]:
         self._callbacks.append(callback)

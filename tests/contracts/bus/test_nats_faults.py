@@ -231,3 +231,21 @@ async def test_what_an_administrator_set_besides_stays(bus: NatsBus) -> None:
     config = (await bus.api("$JS.API.STREAM.INFO.OBJECTS", None, 5.0))["config"]
     assert config["description"] == "see the runbook"
     assert config["metadata"]["raybus.generation"] == "2"
+
+
+async def test_a_connection_that_is_closed_while_it_comes_back_stays_closed(nats_server: NatsServer) -> None:
+    buses = [NatsBus(nats_server.url) for _ in range(60)]
+    for bus in buses:
+        await bus.connect()
+    nats_server.kill()
+    await eventually(lambda: not any(bus.connected for bus in buses))
+
+    async def close_late(bus: NatsBus, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        await bus.close()
+
+    closing = [asyncio.create_task(close_late(bus, number * 0.004)) for number, bus in enumerate(buses)]
+    nats_server.start()
+    await asyncio.gather(*closing)
+    await asyncio.sleep(0.3)
+    assert not any(bus.connected for bus in buses)  # and no task is left, as after every test
