@@ -61,32 +61,17 @@ class Daemon:
                 await self._unless_stopped(base.start())
                 await self._unless_stopped(_prepare(local.prepare_command(self._layout, known, self._options)))
                 await self._unless_stopped(services.start())
-                await self._until_stopped(base, services)
+                self._ready = not self._stop.is_set()
+                if self._ready:
+                    self._record("ready")
+                    say("all services are ready")
+                await self._stop.wait()
             except SupervisorError as error:
                 raise UserError(str(error), "mend what it names; `raybus up` again", EXIT_ENVIRONMENT) from None
             finally:
                 self._ready = False
                 await services.stop()
                 await base.stop()
-
-    async def _until_stopped(self, *supervisors: Supervisor) -> None:
-        """Stay while all goes well. Raises SupervisorError when a process is given up."""
-        if self._stop.is_set():
-            return
-        self._ready = True
-        self._record("ready")
-        say("all services are ready")
-        waits = [asyncio.create_task(supervisor.failed(), name="watch children") for supervisor in supervisors]
-        stopping = asyncio.create_task(self._stop.wait(), name="stop")
-        try:
-            await asyncio.wait({*waits, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                if wait.done():
-                    raise wait.result()
-        finally:
-            for task in (*waits, stopping):
-                task.cancel()
-            await asyncio.gather(*waits, stopping, return_exceptions=True)
 
     _ready = False
 

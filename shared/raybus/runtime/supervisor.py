@@ -47,7 +47,7 @@ class _Child:
 
 
 class Supervisor:
-    """`await start()`, then `await failed()` if wanted, then `await stop()`. Specs are given in an order that suits depends_on."""
+    """`await start()`, then `await stop()`. Specs are given in an order that suits depends_on."""
 
     def __init__(self, specs: Sequence[ProcessSpec], state_file: Path, *, grace_s: float = 10.0) -> None:
         self._children = {spec.name: _Child(spec) for spec in specs}
@@ -82,11 +82,6 @@ class Supervisor:
             error = self._error()
             await self.stop()
             raise error
-
-    async def failed(self) -> SupervisorError:
-        """Wait until a child is given up; the others still run."""
-        await self._gave_up.wait()
-        return self._error()
 
     async def all_ready(self) -> dict[str, bool]:
         """Ask each process now."""
@@ -127,7 +122,8 @@ class Supervisor:
             steady = loop.time() - began > STEADY_S
             one.failures = 1 if steady else one.failures + 1
             one.quick = 0 if was_ready else one.quick + 1
-            if one.gave_up or one.quick >= QUICK_FAILURES_MAX:
+            # What ran once is started again for ever: giving it up would take everything else down with it.
+            if not one.settled.is_set() and (one.gave_up or one.quick >= QUICK_FAILURES_MAX):
                 self._give_up(one)
                 return
             one.restarts += 1
@@ -147,6 +143,7 @@ class Supervisor:
         was_ready = False
         if await self._becomes_ready(one, process):
             was_ready = True
+            one.gave_up = ""
             one.ready.set()
             one.settled.set()
             self._write_state()
@@ -157,7 +154,7 @@ class Supervisor:
         one.process = None
         if not self._stopping.is_set():
             self._log.warning("ended", process=spec.name, pid=process.pid, code=code)
-            if code == EXIT_USAGE and not was_ready:
+            if code == EXIT_USAGE and not one.settled.is_set():
                 one.gave_up = "it refuses its settings"
         return was_ready
 

@@ -134,6 +134,23 @@ async def test_one_that_never_comes_up_is_given_up_with_the_end_of_its_log(bench
     assert bench.state("nats")["problem"]
 
 
+async def test_one_that_was_up_once_is_never_given_up(bench: Bench) -> None:
+    """Else one service that is killed again and again would take the running pods down with it."""
+    flag = bench.folder / "works"
+    flag.touch()
+    ready = bench.folder / "ready"
+    program = f"import pathlib, sys, time; pathlib.Path({str(flag)!r}).exists() or sys.exit(1); pathlib.Path({str(ready)!r}).touch(); time.sleep(600)"
+
+    async with supervised(bench, bench.spec("nats", sys.executable, "-c", program, ready_file=ready)):
+        flag.unlink()
+        os.kill(bench.state("nats")["pid"], signal.SIGKILL)
+        await until(lambda: bench.state("nats")["restarts"] > supervisor_module.QUICK_FAILURES_MAX + 1, within_s=60)
+        flag.touch()
+        await until(lambda: bench.state("nats")["ready"], within_s=60)
+
+        assert bench.state("nats")["problem"] == ""
+
+
 async def test_one_that_refuses_its_settings_is_not_tried_again(bench: Bench) -> None:
     program = "import sys; print('--port: not a number', flush=True); sys.exit(2)"
     broken = bench.spec("nats", sys.executable, "-c", program, ready_file=bench.folder / "never")
