@@ -33,6 +33,8 @@ class Call:
     warnings: list[str] = field(default_factory=list)
     version: str = ""
     """The version that the request names."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What one step of a request found out and a later one wants too."""
     dry_run: bool = False
     validation: str = "Warn"
 
@@ -132,8 +134,8 @@ class Strategy:
         """What changes with deletionTimestamp; the default is how finalizers show."""
         obj["metadata"]["deletionGracePeriodSeconds"] = 0
 
-    def after_write(self, record: Record, previous: Record | None, call: Call) -> None:
-        """Follow-up writes of the server itself (not in a dry run)."""
+    def after_write(self, record: Record, obj: Json, previous: Record | None, call: Call) -> None:
+        """Follow-up writes of the server itself (not in a dry run); `obj` is what `record` holds."""
 
     def after_delete(self, record: Record, call: Call) -> None:
         """Follow-up when the object is gone."""

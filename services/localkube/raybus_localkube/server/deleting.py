@@ -174,7 +174,7 @@ def keep(call: Call, resource: Resource, record: Record, obj: Json) -> tuple[Rec
     if obj == record.load() or call.dry_run:
         return (record if obj == record.load() else Record.of(obj, record.rv)), False
     stored = call.store.put(resource.key, obj)
-    resource.strategy.after_write(stored, record, call)
+    resource.strategy.after_write(stored, obj, record, call)
     return stored, False
 
 

@@ -114,7 +114,7 @@ def create(call: Call, resource: Resource, version: str, namespace: str, obj: Js
     if call.dry_run:
         return Record.of(obj, 0)
     record = call.store.put(resource.key, obj)
-    strategy.after_write(record, None, call)
+    strategy.after_write(record, obj, None, call)
     return record
 
 
@@ -192,7 +192,7 @@ def update(call: Call, resource: Resource, record: Record, new: Json, subresourc
         strategy.after_delete(gone, call)
         return answer
     stored = call.store.put(resource.key, new)
-    strategy.after_write(stored, record, call)
+    strategy.after_write(stored, new, record, call)
     return stored
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from raybus_localkube.kinds.custom.rules import RuleError, build
-from raybus_localkube.kinds.custom.strategy import CustomResource, CustomStrategy
+from raybus_localkube.kinds.custom.rules import RuleError
+from raybus_localkube.kinds.custom.strategy import CustomResource, CustomStrategy, Version
 from raybus_localkube.kinds.registry import Registry, preference
 from raybus_localkube.kinds.resource import Call, Column
 from raybus_localkube.kinds.typed import TypedStrategy
@@ -17,8 +17,8 @@ KEY = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
-def resource_of(definition: Json) -> CustomResource:
-    """The resource that a definition describes."""
+def resource_of(definition: Json, versions: dict[str, Version] | None = None) -> CustomResource:
+    """The resource that a definition describes; `versions` if they are prepared already."""
     spec = definition["spec"]
     names = spec["names"]
     served = sorted((v["name"] for v in spec["versions"] if v["served"]), key=preference)
@@ -29,7 +29,7 @@ def resource_of(definition: Json) -> CustomResource:
             text = version.get("deprecationWarning") or f"{api}/{version['name']} {names['kind']} is deprecated"
             deprecated[version["name"]] = text
     return CustomResource(
-        group=api, versions=tuple(served), kind=names["kind"], plural=names["plural"], strategy=CustomStrategy(definition),
+        group=api, versions=tuple(served), kind=names["kind"], plural=names["plural"], strategy=CustomStrategy(definition, versions),
         singular=names.get("singular", ""), list_kind=names.get("listKind", ""), namespaced=spec["scope"] == "Namespaced",
         builtin=False, short_names=tuple(names.get("shortNames") or ()), categories=tuple(names.get("categories") or ()),
         deprecated=deprecated,
@@ -85,10 +85,11 @@ class DefinitionStrategy(TypedStrategy):
         versions = spec.get("versions") or []
         if sum(bool(v.get("storage")) for v in versions) != 1:
             causes.append(invalid("spec.versions", versions, "must have exactly one version marked as storage version"))
+        prepared: dict[str, Version] = {}
         for index, version in enumerate(versions):
-            causes += self.version_causes(version, f"spec.versions[{index}]")
-        causes += self.stored_causes(new, versions)
-        return causes
+            causes += self.version_causes(version, f"spec.versions[{index}]", prepared)
+        call.memo[KEY] = prepared
+        return causes + self.stored_causes(new, versions)
 
     @staticmethod
     def immutable(new: Json, old: Json) -> list[Cause]:
@@ -103,7 +104,7 @@ class DefinitionStrategy(TypedStrategy):
         return causes
 
     @staticmethod
-    def version_causes(version: Json, path: str) -> list[Cause]:
+    def version_causes(version: Json, path: str, prepared: dict[str, Version]) -> list[Cause]:
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if not schema:
             return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
@@ -112,7 +113,7 @@ class DefinitionStrategy(TypedStrategy):
             message = "must be object at the root" if schema.get("type") else "must not be empty at the root"
             return [invalid(f"{field}.type", schema.get("type", ""), message) if schema.get("type") else required(f"{field}.type", message)]
         try:
-            build(schema)
+            prepared[version["name"]] = Version(version)
         except RuleError as error:
             return [invalid(f"{field}.x-kubernetes-validations", "", str(error))]
         return []
@@ -130,17 +131,16 @@ class DefinitionStrategy(TypedStrategy):
                 causes.append(invalid(f"status.storedVersions[{index}]", stored, message))
         return causes
 
-    def after_write(self, record: Record, previous: Record | None, call: Call) -> None:
+    def after_write(self, record: Record, obj: Json, previous: Record | None, call: Call) -> None:
         """Accept the names, establish, serve. A second write, as a real server's controllers make it."""
-        obj = record.load()
         if obj["metadata"].get("deletionTimestamp"):
             self.clean(record, obj, call)
             return
         status = judged(obj, call)
         if status != obj.get("status"):
-            call.store.put(KEY, obj | {"status": status})
+            call.store.put(KEY, obj | {"status": status, "metadata": dict(obj["metadata"])})
         if previous is None or previous.load().get("spec") != obj["spec"] or not served(call.registry, obj):
-            serve(call, obj | {"status": status})
+            serve(call, obj | {"status": status}, call.memo.get(KEY))
 
     @staticmethod
     def clean(record: Record, obj: Json, call: Call) -> None:
@@ -196,11 +196,11 @@ def served(registry: Registry, obj: Json) -> bool:
     return registry.named(obj["spec"]["group"], obj["spec"]["names"]["plural"]) is not None
 
 
-def serve(call: Call, definition: Json) -> None:
+def serve(call: Call, definition: Json, versions: dict[str, Version] | None = None) -> None:
     """Put the definition's resource into the registry, and bring stored objects into its form."""
     if not is_established(definition):
         return
-    resource = resource_of(definition)
+    resource = resource_of(definition, versions)
     old = call.registry.named(resource.group, resource.plural)
     call.registry.add(resource)
     if old is None:

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import cel
-
+from raybus_localkube.kinds.custom import engine
 from raybus_localkube.kinds.custom.validation import MISSING, Validator
 from raybus_localkube.server.errors import REASONS, Cause
 
@@ -55,7 +54,7 @@ class Rule:
 
 def compile_expression(text: str) -> Any:
     try:
-        return cel.compile(text)
+        return engine.compile_expression(text)
     except (ValueError, RuntimeError) as error:
         raise RuleError(f"compilation failed: {error}") from error
 
@@ -103,13 +102,23 @@ class Node:
                 self.items.evaluate(item, known.get(mark, MISSING), f"{path}[{index}]", causes)
 
 
-def build(schema: Any) -> Node | None:
-    """The rules of a schema, or None if there are none. RuleError if one does not compile."""
+def build(schema: Any, known: dict[int, Node | None] | None = None) -> Node | None:
+    """The rules of a schema, or None if there are none. RuleError if one does not compile.
+
+    `known` holds what was built of parts that stand more than once (see sharing.py).
+    """
     if not isinstance(schema, dict):
         return None
+    known = {} if known is None else known
+    if id(schema) not in known:
+        known[id(schema)] = _build(schema, known)
+    return known[id(schema)]
+
+
+def _build(schema: Json, known: dict[int, Node | None]) -> Node | None:
     rules = tuple(compile_rule(rule) for rule in schema.get("x-kubernetes-validations") or ())
-    properties = {key: node for key, inner in (schema.get("properties") or {}).items() if (node := build(inner)) is not None}
-    items, additional = build(schema.get("items")), build(schema.get("additionalProperties"))
+    properties = {key: node for key, inner in (schema.get("properties") or {}).items() if (node := build(inner, known)) is not None}
+    items, additional = build(schema.get("items"), known), build(schema.get("additionalProperties"), known)
     if not (rules or properties or items or additional):
         return None
     return Node(rules, properties, items, additional, schema)

@@ -61,14 +61,14 @@ def read_embedded(value: Any, schema: Json, path: str, problems: list[str]) -> N
             read_embedded(item, schema["items"], f"{path}[{index}]", problems)
 
 
-def has_embedded(schema: Any) -> bool:
-    """Whether `read_embedded` has anything to do for this schema."""
+def has_embedded(schema: Any, known: dict[int, bool]) -> bool:
+    """Whether `read_embedded` has anything to do for this schema; `known` says it of parts that stand more than once."""
     if not isinstance(schema, dict):
         return False
-    if schema.get(EMBEDDED):
-        return True
-    inner = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
-    return any(has_embedded(item) for item in inner)
+    if id(schema) not in known:
+        inner = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
+        known[id(schema)] = bool(schema.get(EMBEDDED)) or any(has_embedded(item, known) for item in inner)
+    return known[id(schema)]
 
 
 def default(value: Any, schema: Json) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from raybus_localkube.kinds import jsonpath
 from raybus_localkube.kinds.ages import age
 from raybus_localkube.kinds.custom import rules, shaping, validation
+from raybus_localkube.kinds.custom.sharing import SCHEMAS
 from raybus_localkube.kinds.decode import DecodeError, Decoder, go_kind, plain
 from raybus_localkube.kinds.resource import Call, Column, Resource, Strategy
 from raybus_localkube.server.errors import ApiError, Cause
@@ -21,10 +22,10 @@ class Version:
 
     def __init__(self, given: Json) -> None:
         self.name: str = given["name"]
-        self.schema: Json = ((given.get("schema") or {}).get("openAPIV3Schema")) or {}
+        self.schema: Json = SCHEMAS.share(((given.get("schema") or {}).get("openAPIV3Schema")) or {})
         self.body = self.without_metadata(self.schema)
         self.rules = rules.build(self.schema)
-        self.embedded = shaping.has_embedded(self.body)
+        self.embedded = shaping.has_embedded(self.body, {})
         subresources = given.get("subresources") or {}
         self.has_status = "status" in subresources
         self.scale: Json | None = subresources.get("scale")
@@ -45,9 +46,10 @@ class CustomStrategy(Strategy):
     accepts_no_version = False
     has_generation = True
 
-    def __init__(self, definition: Json) -> None:
+    def __init__(self, definition: Json, versions: dict[str, Version] | None = None) -> None:
+        """`versions` are those of the definition, if they are prepared already. RuleError if a rule does not compile."""
         spec = definition["spec"]
-        self.versions = {given["name"]: Version(given) for given in spec["versions"]}
+        self.versions = versions or {given["name"]: Version(given) for given in spec["versions"]}
         self.storage = next(given["name"] for given in spec["versions"] if given["storage"])
         self.terminating = ""
         """Name of the definition, once its deletion was asked for."""
