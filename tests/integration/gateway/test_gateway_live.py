@@ -16,6 +16,7 @@ import pytest
 from raybus.bus.nats import NatsBus
 from raybus.bus.streams import provision
 from raybus.bus.transport import BusError, Message
+from raybus.decide.routes import FULL, Route, Via
 from raybus.domain import kinds, labels
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
@@ -193,6 +194,18 @@ class TestWhatArrives:
         await scene.clusters.start()
         await eventually(lambda: scene.cluster_tree("c1") == {("RayCluster", "c1")})
         await eventually(lambda: scene.clusters.marked("RayCluster"))
+
+    async def test_a_kind_whose_definition_is_missing_holds_up_nobody(self, scene: Scene) -> None:
+        unknown = kinds.Kind("nobody.example", "v1", "Thing", "things")
+        await scene.jobs.close()
+        scene.jobs = Reader(
+            scene.bus,
+            "rayjob",
+            (*JOB_ROUTES, Route(root_kind="RayJob", kind=unknown, via=Via.OWNER, projection=FULL)),
+        )
+        await scene.jobs.start()
+        await scene.gateway("one").ready()
+        await eventually(lambda: scene.jobs.marked("Thing") and scene.jobs.marked("RayJob"))
 
 
 class TestDeletions:

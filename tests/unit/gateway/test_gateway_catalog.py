@@ -297,6 +297,26 @@ class TestMarks:
         assert cat.marks([Scope("RayJob", "a"), Scope("RayJob", "b")]) == [("rayjob", "RayJob", "8")]
 
 
+class TestUnservedKinds:
+    def test_a_kind_without_definition_is_complete_and_empty(self) -> None:
+        cat = catalog()
+        for _ in range(2):
+            cat.begin(scope("RayJob"))
+            assert cat.unserved(scope("RayJob")) == []
+            assert cat.marks([scope("RayJob")]) == [("rayjob", "RayJob", "0")]
+        assert list_all(cat, "RayJob", make(kinds.RAYJOB, "j", 5), version="9") != []
+        assert cat.marks([scope("RayJob")]) == [("rayjob", "RayJob", "9")]
+
+    def test_it_is_not_believed_where_there_were_some(self) -> None:
+        """A server that starts, or a proxy before it, must not make us forget everything."""
+        cat, stream = listed(make(kinds.RAYJOB, "j", 5))
+        assert cat.unserved(scope("RayJob")) is None
+        later = catalog(stream)
+        later.begin(scope("RayJob"))
+        assert later.unserved(scope("RayJob")) is None
+        assert later.marks([scope("RayJob")]) == []
+
+
 class Histories(RuleBasedStateMachine):
     """A cluster changes, watches lag, gateways come and go; when all has been delivered the streams say what is true."""
 
