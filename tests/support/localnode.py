@@ -60,6 +60,11 @@ class LocalNode:
         self.kubelet.kill()
         self.kubelet.wait(10)
 
+    def inner_pid(self) -> int:
+        """Process 1 of the sandbox."""
+        assert self.node is not None
+        return int(Path(f"/proc/{self.node.pid}/task/{self.node.pid}/children").read_text().split()[0])
+
     def stop(self) -> None:
         for process in (self.kubelet, self.node):
             if process is None or process.poll() is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -48,7 +49,7 @@ async def test_a_new_kubelet_adopts_what_runs(own_node: LocalNode, kube: KubeCli
     await until(kube, ns, "ends", ready, "it runs")
     running = own_node.marked_processes()
     own_node.kill_kubelet()
-    time.sleep(2)  # the pod `ends` ends while nobody looks
+    await asyncio.sleep(2)  # the pod `ends` ends while nobody looks
     assert set(running) & set(own_node.marked_processes())
     own_node.start_kubelet()
     ended = await until(kube, ns, "ends", lambda p: phase(p) == "Failed", "what ended meanwhile is noticed")
@@ -76,8 +77,7 @@ async def test_a_pod_deleted_while_the_kubelet_was_away(own_node: LocalNode, kub
 async def test_with_the_node_everything_in_it_ends(own_node: LocalNode, kube: KubeClient, ns: str, part: str) -> None:
     await run_one(own_node, kube, ns)
     assert own_node.node is not None
-    children = Path(f"/proc/{own_node.node.pid}/task/{own_node.node.pid}/children").read_text().split()
-    kill(own_node.node.pid if part == "outer" else int(children[0]))
+    kill(own_node.node.pid if part == "outer" else own_node.inner_pid())
     own_node.node.wait(10)
     wait_until(lambda: not own_node.marked_processes(), "every process of the pod ends")
     own_node.start_node()

@@ -307,12 +307,14 @@ async def test_services_are_names_and_addresses(local_node: LocalNode, kube: Kub
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://{host}/", proxy=f"http://127.0.0.1:{local_node.proxy_port}") as response:
                 assert (await response.text()).strip() == "hi"
-    async with aiohttp.ClientSession() as session:
-        async with session.get(
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(
             f"http://nope.{ns}.svc.cluster.local/", proxy=f"http://127.0.0.1:{local_node.proxy_port}"
-        ) as response:
-            assert response.status == 502
-            assert "no such Service" in await response.text()
+        ) as response,
+    ):
+        assert response.status == 502
+        assert "no such Service" in await response.text()
 
 
 async def test_a_pod_talks_to_the_api_server(local_node: LocalNode, kube: KubeClient, ns: str) -> None:

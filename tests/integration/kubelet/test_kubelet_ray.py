@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from typing import Any
 
@@ -39,6 +40,11 @@ FIELDS = {
 }
 
 
+def tell(text: str) -> None:
+    """Timings are a result of these tests: pytest -s shows them."""
+    sys.stdout.write(text + "\n")
+
+
 def probe(check: str, delay: int, failures: int, timeout: int) -> dict[str, Any]:
     return {
         "exec": {"command": ["bash", "-c", check]}, "initialDelaySeconds": delay, "timeoutSeconds": timeout,
@@ -46,7 +52,9 @@ def probe(check: str, delay: int, failures: int, timeout: int) -> dict[str, Any]
     }  # fmt: skip
 
 
-def ray_pod(node: LocalNode, namespace: str, kind: str, start: str, check: str, address: str) -> dict[str, Any]:
+def ray_pod(  # noqa: PLR0917 -- a pod has as many parts
+    node: LocalNode, namespace: str, kind: str, start: str, check: str, address: str
+) -> dict[str, Any]:
     timeout = 5 if kind == "head" else 2
     env: list[dict[str, Any]] = [*node.marks(namespace, f"demo-{kind}")]
     env += [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in FIELDS.items()]
@@ -120,11 +128,13 @@ class Jobs:
         self._url = url
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
-        async with aiohttp.ClientSession() as session:
-            async with session.request(method, self._url + path, json=body, proxy=self._proxy) as response:
-                text = await response.text()
-                assert response.status == 200, text
-                return json.loads(text)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, self._url + path, json=body, proxy=self._proxy) as response,
+        ):
+            text = await response.text()
+            assert response.status == 200, text
+            return json.loads(text)
 
     async def until_final(self, job: str) -> dict[str, Any]:
         for _ in range(400):
@@ -149,14 +159,14 @@ async def test_a_job_runs_on_head_and_worker(local_node: LocalNode, kube: KubeCl
 
     url = await make_cluster(local_node, kube, ns)
     await until(kube, ns, "demo-head", ready, "the head is ready", within_s=90)
-    print("head ready after", took())
+    tell(f"head ready after {took()}")
     worker = await until(kube, ns, "demo-worker", ready, "the worker is ready", within_s=60)
-    print("worker ready after", took())
+    tell(f"worker ready after {took()}")
     jobs = Jobs(local_node, url)
     await jobs.call("POST", "/api/jobs/", {"entrypoint": COUNT, "submission_id": "count"})
     record = await jobs.until_final("count")
     logs = (await jobs.call("GET", "/api/jobs/count/logs"))["logs"]
-    print("job ended after", took())
+    tell(f"job ended after {took()}")
     assert record["status"] == "SUCCEEDED", (record, logs)
     assert "'demo-head', 'demo-worker'" in logs
     assert "'memory': " in logs
@@ -166,7 +176,7 @@ async def test_a_job_runs_on_head_and_worker(local_node: LocalNode, kube: KubeCl
         await kube.delete(kinds.POD, ns, name)
     for name in ("demo-worker", "demo-head"):
         await until_gone(kube, ns, name)
-    print(f"both pods gone {time.monotonic() - ending:.1f} s after their deletion")
+    tell(f"both pods gone {time.monotonic() - ending:.1f} s after their deletion")
     assert local_node.processes_of(ns, "demo-head") + local_node.processes_of(ns, "demo-worker") == []
 
 

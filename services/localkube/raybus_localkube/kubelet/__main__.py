@@ -101,6 +101,7 @@ async def _work(options: argparse.Namespace, settings: config.KubeConfig, folder
             logs = logserver.LogServer(manager.find, _log_path(context), token)
             port = await logs.start(options.log_port)
             await _register(client, options.node_name, port)
+            logs.ready = True
             services = Services(client, node, _address(settings.server))
             manager.on_node_back = services.forget_pushed
             _log.info("kubelet runs", node=options.node_name, log_port=port, cpus=machine.cpus, memory=machine.memory)

@@ -1,5 +1,6 @@
 """Serves containers' logs over HTTP on loopback; the API server's `pods/log` asks here.
 
+GET /healthz
 GET /containerLogs/<namespace>/<pod>/<container>?follow&previous&tailLines&sinceSeconds&sinceTime&timestamps&limitBytes
 Authorization: Bearer <content of D/kubelet-token>
 """
@@ -48,6 +49,7 @@ class LogServer:
         self._log_path = log_path
         self._token = token
         self._runner: web.AppRunner | None = None
+        self.ready = False
 
     async def start(self, port: int) -> int:
         """Listen on 127.0.0.1; the port (0 chooses one)."""
@@ -66,8 +68,8 @@ class LogServer:
             await self._runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        """Served once the kubelet reached its node and the API server; open, as a kubelet's is."""
-        return web.Response(text="ok")
+        """200 once the kubelet has reached its node and registered with the API server; open, as a kubelet's is."""
+        return web.Response(text="ok") if self.ready else web.Response(status=503, text="not registered yet")
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -1,4 +1,7 @@
-"""Can this machine run pods? Each thing that is missing is named, with what to do about it."""
+"""Can this machine run pods? Each thing that is missing is named, with what to do about it.
+
+`python -m raybus_localkube.node.host` says it in lines, what is missing and then the remedy, with exit code 1; nothing and 0 if all is well.
+"""
 
 from __future__ import annotations
 
@@ -141,3 +144,14 @@ def layout(tools: Path) -> rootfs.HostLayout:
     prefixes = rootfs.minimal_prefixes([sys.prefix, sys.base_prefix, sys.exec_prefix])
     devices = tuple(name for name in rootfs.DEVICES if Path("/dev", name).exists())
     return rootfs.HostLayout(system, prefixes, etc, etc_files, str(tools), devices)
+
+
+def main() -> int:
+    problems = check_host()
+    for problem in problems:
+        print(problem.missing, problem.remedy, sep="\n")  # noqa: T201 -- this is a command
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

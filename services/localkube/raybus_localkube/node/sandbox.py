@@ -60,7 +60,7 @@ def open_sockets(folder: Path, proxy_port: int) -> tuple[Sockets, socket.socket]
         proxy = socket.create_server(("127.0.0.1", proxy_port), backlog=BACKLOG)
     except OSError as error:
         raise NodeStartError(
-            f"port {proxy_port} on 127.0.0.1: {error.strerror}; choose another --proxy-port"
+            f"port {proxy_port} on 127.0.0.1: {os.strerror(error.errno or 0)}; choose another --proxy-port"
         ) from error
     outer, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return Sockets(requests, proxy, inner), outer

@@ -29,12 +29,22 @@ def pod(container: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 def env_of(container: dict[str, Any], sources: Sources | None = None) -> dict[str, str]:
     obj = pod(container)
-    return environment.environment(obj, obj["spec"]["containers"][0], FACTS, sources or Sources(), {"GIVEN": "g"}, {"DEF": "d"})
+    return environment.environment(
+        obj, obj["spec"]["containers"][0], FACTS, sources or Sources(), {"GIVEN": "g"}, {"DEF": "d"}
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "result"),
-    [("$(A)", "1"), ("$$(A)", "$(A)"), ("$$$(A)", "$1"), ("$(B)", "$(B)"), ("$A ${A}", "$A ${A}"), ("$(A", "$(A"), ("a$$", "a$")],
+    [
+        ("$(A)", "1"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$(B)", "$(B)"),
+        ("$A ${A}", "$A ${A}"),
+        ("$(A", "$(A"),
+        ("a$$", "a$"),
+    ],
 )
 def test_expansion(text: str, result: str) -> None:
     assert environment.expand(text, {"A": "1"}) == result
@@ -47,7 +57,14 @@ def test_what_has_no_dollar_stays_byte_for_byte(text: str) -> None:
 
 def test_order_and_precedence() -> None:
     result = env_of(
-        {"env": [{"name": "A", "value": "$(B)-$(GIVEN)"}, {"name": "B", "value": "2"}, {"name": "C", "value": "$(B)"}, {"name": "DEF", "value": "mine"}]}
+        {
+            "env": [
+                {"name": "A", "value": "$(B)-$(GIVEN)"},
+                {"name": "B", "value": "2"},
+                {"name": "C", "value": "$(B)"},
+                {"name": "DEF", "value": "mine"},
+            ]
+        }
     )
     assert result == {"GIVEN": "g", "A": "$(B)-g", "B": "2", "C": "2", "DEF": "mine"}
     assert env_of({})["DEF"] == "d"
@@ -94,7 +111,13 @@ def test_fields(path: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("resource", "divisor", "value"),
-    [("limits.cpu", None, "2"), ("limits.cpu", "1m", "1500"), ("requests.cpu", None, "2"), ("limits.memory", "1Mi", str(16 * 1024)), ("requests.memory", None, "0")],
+    [
+        ("limits.cpu", None, "2"),
+        ("limits.cpu", "1m", "1500"),
+        ("requests.cpu", None, "2"),
+        ("limits.memory", "1Mi", str(16 * 1024)),
+        ("requests.memory", None, "0"),
+    ],
 )
 def test_resource_fields(resource: str, divisor: str | None, value: str) -> None:
     container = {"name": "main", "resources": {"limits": {"cpu": "1500m"}}}
@@ -115,7 +138,12 @@ def launch(container: dict[str, Any], place: Place = PLACE, **more: Any) -> Any:
 def test_what_every_pod_gets() -> None:
     env = launch({})["env"]
     assert env["PATH"].startswith("/opt/raybus/bin:/env/bin:")
-    assert (env["HOME"], env["HOSTNAME"], env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"]) == ("/home/ray", "p", "10.96.0.1", "443")
+    assert (env["HOME"], env["HOSTNAME"], env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"]) == (
+        "/home/ray",
+        "p",
+        "10.96.0.1",
+        "443",
+    )
     assert env["RAY_USAGE_STATS_ENABLED"] == "0"
     assert env["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == "3"
     assert launch({}, terminationGracePeriodSeconds=6)["env"]["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == "1"
@@ -124,7 +152,12 @@ def test_what_every_pod_gets() -> None:
 
 @pytest.mark.parametrize(
     ("command", "needed"),
-    [(["bash", "-c", "ulimit -n 1; ray start --head"], True), (["ray", "status"], True), (["echo", "array"], False), (["bash", "-c", "x&&ray job"], True)],
+    [
+        (["bash", "-c", "ulimit -n 1; ray start --head"], True),
+        (["ray", "status"], True),
+        (["echo", "array"], False),
+        (["bash", "-c", "x&&ray job"], True),
+    ],
 )
 def test_a_command_that_needs_ray_where_there_is_none(command: list[str], needed: bool) -> None:
     bare = Place("/env", has_ray=False)
@@ -173,9 +206,14 @@ def files_of(volume: dict[str, Any], sources: Sources | None = None, **tokens: s
 def test_files_of_volumes() -> None:
     sources = Sources({("ConfigMap", "cm"): {"a": b"1", "b": b"2"}, ("Secret", "s"): {"k": b"v"}})
     assert files_of({"name": "v", "configMap": {"name": "cm"}}, sources) == {"a": File(b"1"), "b": File(b"2")}
-    picked = {"name": "v", "configMap": {"name": "cm", "defaultMode": 0o400, "items": [{"key": "a", "path": "d/a", "mode": 0o600}]}}
+    picked = {
+        "name": "v",
+        "configMap": {"name": "cm", "defaultMode": 0o400, "items": [{"key": "a", "path": "d/a", "mode": 0o600}]},
+    }
     assert files_of(picked, sources) == {"d/a": File(b"1", 0o600)}
-    assert files_of({"name": "v", "secret": {"secretName": "s", "defaultMode": 0o400}}, sources) == {"k": File(b"v", 0o400)}
+    assert files_of({"name": "v", "secret": {"secretName": "s", "defaultMode": 0o400}}, sources) == {
+        "k": File(b"v", 0o400)
+    }
     assert files_of({"name": "v", "secret": {"secretName": "no", "optional": True}}, sources) == {}
     down = {"name": "v", "downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}}
     assert files_of(down) == {"n": File(b"p")}
@@ -208,11 +246,20 @@ def test_no_path_leaves_a_volume(path: str) -> None:
         files_of(volume, Sources({("ConfigMap", "cm"): {"a": b""}}))
     mount = {"name": "e", "mountPath": "/m", "subPath": path}
     with pytest.raises(ConfigError, match="must be relative"):
-        volumes.mounts(pod({}, volumes=[{"name": "e", "emptyDir": {}}]), {"name": "main", "volumeMounts": [mount]}, "/vol", {})
+        volumes.mounts(
+            pod({}, volumes=[{"name": "e", "emptyDir": {}}]), {"name": "main", "volumeMounts": [mount]}, "/vol", {}
+        )
 
 
 def test_mounts() -> None:
-    obj = pod({}, volumes=[{"name": "e", "emptyDir": {}}, {"name": "c", "configMap": {"name": "cm"}}, {"name": "h", "hostPath": {"path": "/data"}}])
+    obj = pod(
+        {},
+        volumes=[
+            {"name": "e", "emptyDir": {}},
+            {"name": "c", "configMap": {"name": "cm"}},
+            {"name": "h", "hostPath": {"path": "/data"}},
+        ],
+    )
     wanted = [
         {"name": "e", "mountPath": "/e", "subPathExpr": "$(N)/x"}, {"name": "c", "mountPath": "/c"},
         {"name": "h", "mountPath": "/h", "readOnly": True},
@@ -227,14 +274,24 @@ def test_mounts() -> None:
 
 
 def test_memory_volumes_have_a_size() -> None:
-    obj = pod({}, volumes=[{"name": "a", "emptyDir": {"medium": "Memory"}}, {"name": "b", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}, {"name": "c", "emptyDir": {}}])
+    obj = pod(
+        {},
+        volumes=[
+            {"name": "a", "emptyDir": {"medium": "Memory"}},
+            {"name": "b", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+            {"name": "c", "emptyDir": {}},
+        ],
+    )
     assert [(v.name, v.size) for v in volumes.memory_volumes(obj, 5)] == [("a", 5), ("b", GIB)]
 
 
 def test_decoding_of_sources() -> None:
     secret = {"kind": "Secret", "data": {"k": base64.b64encode(b"\xff").decode()}}
     assert environment.decode_source(secret) == {"k": b"\xff"}
-    assert environment.decode_source({"kind": "ConfigMap", "data": {"a": "ä"}, "binaryData": {"b": "AA=="}}) == {"a": "ä".encode(), "b": b"\0"}
+    assert environment.decode_source({"kind": "ConfigMap", "data": {"a": "ä"}, "binaryData": {"b": "AA=="}}) == {
+        "a": "ä".encode(),
+        "b": b"\0",
+    }
 
 
 # The pod as a whole
@@ -244,10 +301,22 @@ def test_decoding_of_sources() -> None:
     ("spec", "named"),
     [
         ({"hostNetwork": True}, "spec.hostNetwork"),
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "spec.volumes[0].persistentVolumeClaim"),
-        ({"volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]}, "spec.volumes[0].projected.sources[0].clusterTrustBundle"),
-        ({"initContainers": [{"name": "s", "restartPolicy": "Always"}]}, "spec.initContainers[0].restartPolicy Always (a sidecar)"),
-        ({"containers": [{"name": "c", "livenessProbe": {"grpc": {"port": 1}}}]}, "spec.containers[0].livenessProbe.grpc"),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+            "spec.volumes[0].persistentVolumeClaim",
+        ),
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]},
+            "spec.volumes[0].projected.sources[0].clusterTrustBundle",
+        ),
+        (
+            {"initContainers": [{"name": "s", "restartPolicy": "Always"}]},
+            "spec.initContainers[0].restartPolicy Always (a sidecar)",
+        ),
+        (
+            {"containers": [{"name": "c", "livenessProbe": {"grpc": {"port": 1}}}]},
+            "spec.containers[0].livenessProbe.grpc",
+        ),
         ({"containers": [{"name": "c", "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}}}]}, None),
     ],
 )
@@ -278,7 +347,9 @@ def test_what_may_run_here() -> None:
     assert scheduling.refusal(asks(cpu="64"), [], machine, {}) == ""
     assert "nvidia.com/gpu" in scheduling.refusal(asks(**{"nvidia.com/gpu": "1"}), [], machine, {})
     assert scheduling.refusal(asks(memory="5Gi"), [asks(memory="3Gi")], machine, {}) == ""
-    assert "5120Mi requested, 4096Mi of 8192Mi left" in scheduling.refusal(asks(memory="5Gi"), [asks(memory="4Gi")], machine, {})
+    assert "5120Mi requested, 4096Mi of 8192Mi left" in scheduling.refusal(
+        asks(memory="5Gi"), [asks(memory="4Gi")], machine, {}
+    )
     selected = pod({}, nodeSelector={"zone": "a"})
     assert "zone=a" in scheduling.refusal(selected, [], machine, {})
     assert scheduling.refusal(selected, [], machine, {"zone": "a"}) == ""
@@ -286,7 +357,12 @@ def test_what_may_run_here() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "wanted"),
-    [({}, True), ({"nodeName": "x"}, False), ({"schedulingGates": [{"name": "kueue"}]}, False), ({"schedulerName": "volcano"}, False)],
+    [
+        ({}, True),
+        ({"nodeName": "x"}, False),
+        ({"schedulingGates": [{"name": "kueue"}]}, False),
+        ({"schedulerName": "volcano"}, False),
+    ],
 )
 def test_which_pods_wait_for_this_scheduler(spec: dict[str, Any], wanted: bool) -> None:
     assert scheduling.wants_node(pod({}, **spec)) is wanted

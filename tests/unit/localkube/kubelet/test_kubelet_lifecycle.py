@@ -16,7 +16,15 @@ from raybus_localkube.kubelet.lifecycle import ContainerView, Finish, Kill, PodV
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def pod(*, policy: str = "Always", init: int = 0, main: int = 1, grace: int = 30, deleted: datetime | None = None, **spec: Any) -> dict[str, Any]:
+def pod(
+    *,
+    policy: str = "Always",
+    init: int = 0,
+    main: int = 1,
+    grace: int = 30,
+    deleted: datetime | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
     meta: dict[str, Any] = {"name": "p", "namespace": "ns", "uid": "u"}
     if deleted is not None:
         meta["deletionTimestamp"] = deleted.isoformat().replace("+00:00", "Z")
@@ -78,7 +86,14 @@ def test_a_failed_init_container_starts_again_or_fails_the_pod() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "code", "again"),
-    [("Always", 0, True), ("Always", 1, True), ("OnFailure", 0, False), ("OnFailure", 1, True), ("Never", 0, False), ("Never", 1, False)],
+    [
+        ("Always", 0, True),
+        ("Always", 1, True),
+        ("OnFailure", 0, False),
+        ("OnFailure", 1, True),
+        ("Never", 0, False),
+        ("Never", 1, False),
+    ],
 )
 def test_restart_policies(policy: str, code: int, again: bool) -> None:
     obj = pod(policy=policy)
@@ -91,7 +106,9 @@ def test_a_container_may_have_a_policy_of_its_own() -> None:
     obj["spec"]["containers"][1]["restartPolicy"] = "OnFailure"
     assert steps(obj, view(c0=running(), c1=over(1))) == (Start("c1", 1),)
     assert steps(obj, view(c0=running(), c1=over(0))) == ()
-    obj["spec"]["containers"][1]["restartPolicyRules"] = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [0]}}]
+    obj["spec"]["containers"][1]["restartPolicyRules"] = [
+        {"action": "Restart", "exitCodes": {"operator": "In", "values": [0]}}
+    ]
     assert steps(obj, view(c0=running(), c1=over(0))) == (Start("c1", 1),)
 
 
@@ -164,9 +181,13 @@ def any_container(draw: st.DrawFn) -> ContainerView:
     if kind == "running":
         return running(attempt)
     if kind == "stopping":
-        return replace(running(attempt), kill_at=NOW + timedelta(seconds=draw(st.integers(-5, 5))), killed=draw(st.booleans()))
+        return replace(
+            running(attempt), kill_at=NOW + timedelta(seconds=draw(st.integers(-5, 5))), killed=draw(st.booleans())
+        )
     if kind == "problem":
-        return ContainerView(problem=("CreateContainerConfigError", "x"), retry_at=NOW + timedelta(seconds=draw(st.integers(-5, 5))))
+        return ContainerView(
+            problem=("CreateContainerConfigError", "x"), retry_at=NOW + timedelta(seconds=draw(st.integers(-5, 5)))
+        )
     return over(draw(st.integers(0, 2)), attempt)
 
 

@@ -69,7 +69,10 @@ def test_no_verdict_sooner_than_kubernetes_would_give_up(answers: list[tuple[boo
 
 
 def test_specs_are_read_with_the_defaults_of_kubernetes() -> None:
-    container = {"startupProbe": {"exec": {}}, "livenessProbe": {"exec": {}, "initialDelaySeconds": 3, "failureThreshold": 120}}
+    container = {
+        "startupProbe": {"exec": {}},
+        "livenessProbe": {"exec": {}, "initialDelaySeconds": 3, "failureThreshold": 120},
+    }
     found = probing.probes(container)
     assert list(found) == ["startup", "liveness"]
     assert found["startup"] == Probe("startup", {"exec": {}}, 0, 1, 10, 1, 3)

@@ -56,14 +56,22 @@ def test_a_ready_pod() -> None:
     assert built["phase"] == "Running"
     assert [c["type"] for c in built["conditions"]] == list(status.OWN_CONDITIONS)
     assert all(c["status"] == "True" for c in built["conditions"])
-    assert (built["podIP"], built["hostIP"], built["qosClass"], built["startTime"]) == ("10.244.0.2", "127.0.0.1", "BestEffort", "2026-01-01T12:00:00Z")
+    assert (built["podIP"], built["hostIP"], built["qosClass"], built["startTime"]) == (
+        "10.244.0.2",
+        "127.0.0.1",
+        "BestEffort",
+        "2026-01-01T12:00:00Z",
+    )
     entry = built["containerStatuses"][0]
     assert (entry["image"], entry["imageID"], entry["ready"], entry["started"]) == ("img", status.IMAGE_ID, True, True)
 
 
 def test_a_crash_loop_as_a_kubelet_tells_it() -> None:
     entry = build(a=crashed(1, 3), b=running())["containerStatuses"][0]
-    assert entry["state"]["waiting"] == {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container=a pod=p_ns(u)"}
+    assert entry["state"]["waiting"] == {
+        "reason": "CrashLoopBackOff",
+        "message": "back-off 10s restarting failed container=a pod=p_ns(u)",
+    }
     assert entry["lastState"]["terminated"]["exitCode"] == 3
     assert entry["restartCount"] == 1
     assert build(a=crashed(1, 3), b=running())["phase"] == "Running"
@@ -71,7 +79,11 @@ def test_a_crash_loop_as_a_kubelet_tells_it() -> None:
 
 def test_readiness_gates_and_foreign_conditions_are_kept() -> None:
     foreign = {"type": "example.com/gate", "status": "False"}
-    pod = {**POD, "spec": {**POD["spec"], "readinessGates": [{"conditionType": "example.com/gate"}]}, "status": {"conditions": [foreign]}}
+    pod = {
+        **POD,
+        "spec": {**POD["spec"], "readinessGates": [{"conditionType": "example.com/gate"}]},
+        "status": {"conditions": [foreign]},
+    }
     built = build(pod, a=running(), b=running())
     assert condition(built, "Ready")["reason"] == "ReadinessGatesNotReady"
     assert condition(built, "ContainersReady")["status"] == "True"
@@ -160,7 +172,9 @@ def test_services_for_the_node() -> None:
     }  # fmt: skip
     headless = endpoints.node_service({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}, slices)
     assert (headless["cluster_ip"], headless["ports"]) == ("", {})
-    assert endpoints.node_service({"spec": {"type": "ExternalName", "externalName": "x.y"}}, []) == {"external_name": "x.y"}
+    assert endpoints.node_service({"spec": {"type": "ExternalName", "externalName": "x.y"}}, []) == {
+        "external_name": "x.y"
+    }
     assert endpoints.service_of(slices[0]) == "ns/svc"
 
 
@@ -172,7 +186,10 @@ def test_ports_are_joined_by_name() -> None:
 
 def test_where_the_api_server_is() -> None:
     assert api_address(None) == ("10.96.0.1", 443)
-    assert api_address({"spec": {"clusterIP": "10.96.0.7", "ports": [{"name": "https", "port": 8443}]}}) == ("10.96.0.7", 8443)
+    assert api_address({"spec": {"clusterIP": "10.96.0.7", "ports": [{"name": "https", "port": 8443}]}}) == (
+        "10.96.0.7",
+        8443,
+    )
 
 
 # Logs
@@ -205,7 +222,9 @@ def test_a_tail_is_a_tail(count: int) -> None:
 
 
 def test_queries() -> None:
-    query = logread.parse_query({"follow": "true", "previous": "0", "tailLines": "3", "sinceSeconds": "60", "limitBytes": "9"}, NOW)
+    query = logread.parse_query(
+        {"follow": "true", "previous": "0", "tailLines": "3", "sinceSeconds": "60", "limitBytes": "9"}, NOW
+    )
     assert query == Query(follow=True, tail=3, since=NOW - timedelta(seconds=60), limit=9)
     with pytest.raises(BadQuery, match="limitBytes"):
         logread.parse_query({"limitBytes": "0"}, NOW)

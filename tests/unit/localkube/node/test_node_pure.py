@@ -128,12 +128,18 @@ def test_a_plain_request_goes_on_alone() -> None:
     head = b"POST http://h.ns:8265/api/jobs/?a=1 HTTP/1.1\r\nHost: h.ns:8265\r\nProxy-Connection: keep-alive\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n"
     target = httphead.proxy_target(head)
     assert (target.host, target.port, target.tunnel) == ("h.ns", 8265, False)
-    assert target.head == b"POST /api/jobs/?a=1 HTTP/1.1\r\nHost: h.ns:8265\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
+    assert (
+        target.head
+        == b"POST /api/jobs/?a=1 HTTP/1.1\r\nHost: h.ns:8265\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
+    )
 
 
 def test_an_upgrade_keeps_its_headers() -> None:
     head = b"GET http://h/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    assert httphead.proxy_target(head).head == b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    assert (
+        httphead.proxy_target(head).head
+        == b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    )
     assert httphead.proxy_target(head).port == 80
 
 
@@ -143,7 +149,14 @@ def test_a_tunnel() -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [b"GET / HTTP/1.1\r\n\r\n", b"GET https://h/ HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"CONNECT h:99999 HTTP/1.1\r\n\r\n", b"\xff \xff \xff\r\n\r\n"]
+    "head",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET https://h/ HTTP/1.1\r\n\r\n",
+        b"nonsense\r\n\r\n",
+        b"CONNECT h:99999 HTTP/1.1\r\n\r\n",
+        b"\xff \xff \xff\r\n\r\n",
+    ],
 )
 def test_what_is_no_proxy_request(head: bytes) -> None:
     with pytest.raises(BadRequest):
@@ -192,12 +205,21 @@ def test_what_programs_are_told_of_cpu_and_memory() -> None:
 
 
 def test_prefixes() -> None:
-    assert rootfs.minimal_prefixes(["/usr", "/home/u/venv", "/home/u/venv/x", "/opt/py/", "relative"]) == ("/home/u/venv", "/opt/py")
+    assert rootfs.minimal_prefixes(["/usr", "/home/u/venv", "/home/u/venv/x", "/opt/py/", "relative"]) == (
+        "/home/u/venv",
+        "/opt/py",
+    )
 
 
 def test_files_of_a_pod() -> None:
-    assert rootfs.hosts_file("p", "10.244.0.2", [("1.2.3.4", ["a", "b"])]) == "127.0.0.1\tlocalhost\n10.244.0.2\tp\n1.2.3.4\ta b\n"
-    assert rootfs.resolv_conf("10.244.0.1", ["a", "b"], ["ndots:5"]) == "nameserver 10.244.0.1\nsearch a b\noptions ndots:5\n"
+    assert (
+        rootfs.hosts_file("p", "10.244.0.2", [("1.2.3.4", ["a", "b"])])
+        == "127.0.0.1\tlocalhost\n10.244.0.2\tp\n1.2.3.4\ta b\n"
+    )
+    assert (
+        rootfs.resolv_conf("10.244.0.1", ["a", "b"], ["ndots:5"])
+        == "nameserver 10.244.0.1\nsearch a b\noptions ndots:5\n"
+    )
     assert rootfs.passwd_file("root:x:0:0:r:/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\n") == (
         "root:x:0:0:root:/home/ray:/bin/bash\nme:x:1000:1000::/home/me:/bin/sh\n"
     )

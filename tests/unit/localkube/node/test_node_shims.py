@@ -22,7 +22,9 @@ HERE = Path(shims.__file__).parent
 
 class Pages(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        status, body = {"/ok": (200, b"success\n"), "/moved": (302, b""), "/bad": (503, b"no")}.get(self.path, (404, b"?"))
+        status, body = {"/ok": (200, b"success\n"), "/moved": (302, b""), "/bad": (503, b"no")}.get(
+            self.path, (404, b"?")
+        )
         self.send_response(status)
         if status == 302:
             self.send_header("Location", "/ok")
@@ -46,7 +48,9 @@ def url() -> Iterator[str]:
 
 def run(script: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", "-S", str(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env={"PATH": os.environ["PATH"], **env})
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=30, check=False, env={"PATH": os.environ["PATH"], **env}
+    )
 
 
 def wget(*arguments: str) -> tuple[int, str]:
@@ -76,11 +80,13 @@ def test_wget_says_what_it_cannot_do(url: str) -> None:
 
 def ray(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     real = tmp_path / "real-ray"
-    real.write_text("#!/bin/sh\necho real \"$@\"\n")
+    real.write_text('#!/bin/sh\necho real "$@"\n')
     real.chmod(0o755)
     script = tmp_path / "ray"
     source = (HERE / "ray_cli.py").read_text()
-    source = source.replace('RAY_VERSION = ""', 'RAY_VERSION = "2.60.0"').replace('RAY_PROGRAM = ""', f"RAY_PROGRAM = {str(real)!r}")
+    source = source.replace('RAY_VERSION = ""', 'RAY_VERSION = "2.60.0"').replace(
+        'RAY_PROGRAM = ""', f"RAY_PROGRAM = {str(real)!r}"
+    )
     script.write_text(source)
     return run(script, *arguments, **env)
 
@@ -106,9 +112,17 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 def reply(version: str, code: int = 0) -> bytes:
     """A GCS' frames: settings, a ping, the answer in two pieces."""
-    message = (b"\x0a\x02\x08" + bytes([code]) if code else b"\x0a\x00") + b"\x12" + bytes([len(version)]) + version.encode()
+    message = (
+        (b"\x0a\x02\x08" + bytes([code]) if code else b"\x0a\x00") + b"\x12" + bytes([len(version)]) + version.encode()
+    )
     grpc = b"\0" + struct.pack(">I", len(message)) + message
-    return frame(4, 0, 0, b"") + frame(6, 0, 0, b"12345678") + frame(1, 4, 1, b"\x88") + frame(0, 0, 1, grpc[:7]) + frame(0, 0, 1, grpc[7:])
+    return (
+        frame(4, 0, 0, b"")
+        + frame(6, 0, 0, b"12345678")
+        + frame(1, 4, 1, b"\x88")
+        + frame(0, 0, 1, grpc[:7])
+        + frame(0, 0, 1, grpc[7:])
+    )
 
 
 @pytest.fixture

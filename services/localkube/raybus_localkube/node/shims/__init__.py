@@ -11,17 +11,20 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).parent
+_SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 
 def install(folder: Path) -> None:
-    """Write the shims into `folder`: `ray` where Ray is installed, `wget` where the host has none."""
+    """Write the shims into `folder`: `ray` where Ray is installed, `wget` and `python` where there are none."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
     ray = find_ray()
     if ray is not None:
         _write(folder / "ray", (_HERE / "ray_cli.py").read_text(), {"RAY_VERSION": ray[0], "RAY_PROGRAM": ray[1]})
-    if shutil.which("wget", path="/usr/local/bin:/usr/bin:/bin") is None:
+    if not Path(sys.prefix, "bin", "python").exists() and shutil.which("python", path=_SYSTEM) is None:
+        (folder / "python").symlink_to(sys.executable)
+    if shutil.which("wget", path=_SYSTEM) is None:
         _write(folder / "wget", (_HERE / "wget.py").read_text(), {})
 
 
