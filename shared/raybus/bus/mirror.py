@@ -74,12 +74,12 @@ class Mirror:
         What is given up is forgotten at once. Bound it with a timeout: while NATS is away it waits. The first call, also with
         no partitions, begins to follow the markers.
         """
+        self._wanted = partitions  # before anything is awaited: of calls that overlap the last one counts
+        self._ready &= partitions
+        self._moved.set()
         if self._settings is None:
             self._settings = await read_settings(self._bus, self._controller)
-        self._wanted = partitions
-        self._ready &= partitions
-        self._trees.drop(lambda key: self._part(key) not in partitions)
-        self._moved.set()
+        self._trees.drop(lambda key: self._part(key) not in self._wanted)
         async with self._lock:
             if self._following != self._wanted:
                 await self._refollow(self._settings)
@@ -218,7 +218,7 @@ class Mirror:
             self._on_change(change.key, change.trigger)
 
     def _holds(self, key: RootKey) -> bool:
-        return self._part(key) in self._wanted
+        return self._settings is not None and self._part(key) in self._wanted
 
     def _part(self, key: RootKey) -> int:
         assert self._settings is not None

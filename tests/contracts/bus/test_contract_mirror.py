@@ -246,6 +246,12 @@ class MirrorContract:
         assert len(mirror.roots()) == 20
         assert all(mirror.caught_up(part) for part in range(P))
 
+    async def test_before_anything_is_owned_nothing_is_held(self, mirror: Mirror) -> None:
+        mirror.upsert(raycluster("c1"))
+        mirror.fresh(key("c1"), [raycluster("c1")])
+        assert mirror.tree(key("c1")) is None
+        assert mirror.roots(1) == []
+
     async def test_a_body_with_less_than_declared_counts_as_not_seen(self, mirror: Mirror, gateway: Gateway) -> None:
         await gateway.mark()
         await gateway.put(key("c1"), raycluster("c1"))
