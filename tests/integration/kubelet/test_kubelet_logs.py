@@ -24,9 +24,9 @@ async def url_of(kube: KubeClient, ns: str, pod: str, container: str = "main") -
 
 async def fetch(node: LocalNode, url: str, token: str | None = None, **query: str) -> tuple[int, str]:
     token = token or (node.folder / "kubelet-token").read_text()
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
-        async with session.get(url, params=query) as response:
-            return response.status, await response.text()
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url, params=query) as response:
+        return response.status, await response.text()
 
 
 async def test_logs_of_an_ended_pod(local_node: LocalNode, kube: KubeClient, ns: str) -> None:
@@ -63,14 +63,17 @@ async def test_follow_brings_lines_as_they_are_written(local_node: LocalNode, ku
     await until(kube, ns, "p", ready, "it runs")
     pod = await kube.get(kinds.POD, ns, "p")
     token = (local_node.folder / "kubelet-token").read_text()
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
-        async with session.get(await url_of(kube, ns, "p"), params={"follow": "true"}) as response:
-            assert await response.content.readline() == b"first\n"
-            root = local_node.folder / "pods" / pod["metadata"]["uid"] / "roots" / "main-0"
-            (root / "tmp" / "go").touch()
-            async with asyncio.timeout(5):
-                assert await response.content.readline() == b"second\n"
-                assert await response.content.read() == b""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(await url_of(kube, ns, "p"), params={"follow": "true"}) as response,
+    ):
+        assert await response.content.readline() == b"first\n"
+        root = local_node.folder / "pods" / pod["metadata"]["uid"] / "roots" / "main-0"
+        (root / "tmp" / "go").touch()
+        async with asyncio.timeout(5):
+            assert await response.content.readline() == b"second\n"
+            assert await response.content.read() == b""
 
 
 async def test_logs_of_the_run_before(local_node: LocalNode, kube: KubeClient, ns: str) -> None:

@@ -304,17 +304,17 @@ async def test_services_are_names_and_addresses(local_node: LocalNode, kube: Kub
     assert log_text(local_node, done).split() == ["hi"] * 4
     assert phase(done) == "Succeeded"
     for host in (f"vip.{ns}.svc.cluster.local", f"headless.{ns}.svc.cluster.local:8000", f"vip.{ns}"):
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{host}/", proxy=f"http://127.0.0.1:{local_node.proxy_port}") as response:
-                assert (await response.text()).strip() == "hi"
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(
-            f"http://nope.{ns}.svc.cluster.local/", proxy=f"http://127.0.0.1:{local_node.proxy_port}"
-        ) as response,
-    ):
-        assert response.status == 502
-        assert "no such Service" in await response.text()
+        assert await fetch(local_node, f"http://{host}/") == (200, "hi\n")
+    status, text = await fetch(local_node, f"http://nope.{ns}.svc.cluster.local/")
+    assert status == 502
+    assert "no such Service" in text
+
+
+async def fetch(node: LocalNode, url: str) -> tuple[int, str]:
+    """Status and text, through the node's proxy."""
+    proxy = f"http://127.0.0.1:{node.proxy_port}"
+    async with aiohttp.ClientSession() as session, session.get(url, proxy=proxy) as response:
+        return response.status, await response.text()
 
 
 async def test_a_pod_talks_to_the_api_server(local_node: LocalNode, kube: KubeClient, ns: str) -> None:

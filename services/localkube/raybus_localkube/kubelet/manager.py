@@ -40,6 +40,8 @@ class Manager:
         return next((worker for worker in reversed(self._workers.values()) if podspec.key(worker.pod) == key), None)
 
     def exited(self, record: ContainerRecord) -> None:
+        # Workers that begin later are told by the list, so that has to know too.
+        self._records = [record if known["id"] == record["id"] else known for known in self._records]
         worker = self._workers.get(record["pod"])
         if worker is not None:
             worker.exited(record)

@@ -55,6 +55,7 @@ class PodWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._tokens_due: datetime | None = None
         self._failures = 0
+        self._early: dict[str, ContainerRecord] = {}
         self._gone = False
         self._done = False
         self._wake.set()
@@ -85,7 +86,10 @@ class PodWorker:
 
     def exited(self, record: ContainerRecord) -> None:
         known = self._view.of(record["name"])
-        if known.run is None or known.run.attempt != record["attempt"] or not known.run.running:
+        if known.run is None or known.run.attempt < record["attempt"]:
+            self._early[record["name"]] = record  # its start has not been noted yet
+            return
+        if known.run.attempt > record["attempt"] or not known.run.running:
             return
         self._set(record["name"], lifecycle.ended(known, adoption.run_of(record)))
 
@@ -240,7 +244,8 @@ class PodWorker:
         except (ConfigError, NodeError) as error:
             self._cannot_start(name, known, error)
             return
-        run = adoption.run_of(record)
+        early = self._early.pop(name, record)
+        run = adoption.run_of(early if early["attempt"] == attempt else record)
         began = probing.began(container, known, run)
         self._set(name, began if run.running else lifecycle.ended(began, run))
         if run.running:
