@@ -40,7 +40,9 @@ Dir = Annotated[Path, typer.Option("--dir", help="folder for state, certificates
 @app.command("up")
 def up_command(
     directory: Dir,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="port on 127.0.0.1; 0: as before, or any free one")] = 0,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="port on 127.0.0.1; 0: as before, or any free one")
+    ] = 0,
     no_kubelet: Annotated[bool, typer.Option("--no-kubelet", help="the API alone: nothing runs pods")] = False,
     foreground: Annotated[bool, typer.Option("--foreground", help="stay; SIGTERM or Ctrl-C ends everything")] = False,
 ) -> None:
@@ -87,7 +89,9 @@ def status_command(
     running = alive(record_of(folder))
     services = read(folder.state).get("services", []) if running else []
     if output == "json":
-        typer.echo(json.dumps({"dir": str(folder.root), "kubeconfig": str(folder.kubeconfig), "services": services}, indent=2))
+        typer.echo(
+            json.dumps({"dir": str(folder.root), "kubeconfig": str(folder.kubeconfig), "services": services}, indent=2)
+        )
     else:
         show(folder, services)
     if not running or not all(service["ready"] for service in services):
@@ -102,7 +106,9 @@ def show(folder: Folder, services: list[dict[str, Any]]) -> None:
     for service in services:
         ports = ", ".join(f"{name} {port}" for name, port in service["ports"].items())
         ready = "yes" if service["ready"] else service["problem"] or "no"
-        table.add_row(service["name"], str(service["pid"] or "-"), ready, ports, str(service["restarts"]), service["logFile"])
+        table.add_row(
+            service["name"], str(service["pid"] or "-"), ready, ports, str(service["restarts"]), service["logFile"]
+        )
     Console(soft_wrap=True).print(table)
     typer.echo(f"kubeconfig: {folder.kubeconfig}")
 
@@ -160,7 +166,9 @@ def check_same(folder: Folder, options: Options) -> None:
     running = read(folder.ports).get("kube")
     if options.port and running != options.port:
         hint = f"stop it with `localkube down --dir {folder.root}` first"
-        raise UserError(f"localkube runs in {folder.root} on port {running}, not {options.port}", hint, EXIT_ENVIRONMENT)
+        raise UserError(
+            f"localkube runs in {folder.root} on port {running}, not {options.port}", hint, EXIT_ENVIRONMENT
+        )
 
 
 def main() -> None:

@@ -59,7 +59,11 @@ def open_folder(root: Path) -> Folder:
     """Make the folder, private to the user. UserError if it cannot be used."""
     root = root.expanduser().absolute()
     if len(os.fsencode(root)) > MAX_DIR_LENGTH:
-        raise UserError(f"the path of the folder is too long: {root}", f"choose one of at most {MAX_DIR_LENGTH} bytes", EXIT_ENVIRONMENT)
+        raise UserError(
+            f"the path of the folder is too long: {root}",
+            f"choose one of at most {MAX_DIR_LENGTH} bytes",
+            EXIT_ENVIRONMENT,
+        )
     folder = Folder(root)
     try:
         folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +71,9 @@ def open_folder(root: Path) -> Folder:
         probe.write_text("")
         probe.unlink()
     except OSError as error:
-        raise UserError(f"cannot use the folder {root}: {error.strerror}", "choose another with --dir", EXIT_ENVIRONMENT) from None
+        raise UserError(
+            f"cannot use the folder {root}: {error.strerror}", "choose another with --dir", EXIT_ENVIRONMENT
+        ) from None
     return folder
 
 

@@ -94,7 +94,8 @@ class Generator:
         if name in self.schemas:
             return
         schema = self.source[full]
-        self.schemas[name] = entry = {"p": {}}
+        entry: Json = {"p": {}}
+        self.schemas[name] = entry
         for field, prop in schema.get("properties", {}).items():
             entry["p"][field] = self.type_of(prop)
         if required := [f for f in schema.get("required", []) if f in entry["p"]]:

@@ -67,7 +67,15 @@ def go_kind(value: Any) -> str:
         return "bool"
     if isinstance(value, (int, float)):
         return "number"
-    return {str: "string", list: "array", dict: "object", Pairs: "object"}.get(type(value), "null")
+    return (
+        "string"
+        if isinstance(value, str)
+        else "array"
+        if isinstance(value, list)
+        else "object"
+        if isinstance(value, dict)
+        else "null"
+    )
 
 
 @cache
@@ -119,7 +127,8 @@ class Decoder:
         entry = schemas()[schema]
         for key, kind in entry["p"].items():
             if key not in out and isinstance(kind, dict) and kind.get("z"):
-                out[key] = fresh = {}
+                fresh: Json = {}
+                out[key] = fresh
                 self.complete(fresh, kind["r"])
         for key in NULL_TIMES.get(schema, ()):
             out.setdefault(key, None)
@@ -139,7 +148,9 @@ class Decoder:
         if "a" in kind:
             if not isinstance(value, list):
                 raise self.mismatch(value, owner, go_path, self.type_name(kind))
-            return [self.element(item, kind["a"], owner, f"{path}[{index}]", go_path) for index, item in enumerate(value)]
+            return [
+                self.element(item, kind["a"], owner, f"{path}[{index}]", go_path) for index, item in enumerate(value)
+            ]
         if not isinstance(value, dict):
             raise self.mismatch(value, owner, go_path, self.type_name(kind))
         if type(value) is Pairs:
@@ -178,7 +189,9 @@ class Decoder:
         limit = 1 << (31 if kind == "i" else 63)
         if value != int(value) or not -limit <= value < limit:
             text = orjson.dumps(value).decode()
-            raise DecodeError(f"json: cannot unmarshal number {text} into Go struct field {owner}.{go_path} of type {GO_SCALARS[kind]}")
+            raise DecodeError(
+                f"json: cannot unmarshal number {text} into Go struct field {owner}.{go_path} of type {GO_SCALARS[kind]}"
+            )
         return int(value)
 
     def formed(self, value: Any, kind: str, owner: str, go_path: str) -> Any:
@@ -201,7 +214,9 @@ class Decoder:
     @staticmethod
     def type_name(kind: Any) -> str:
         if isinstance(kind, str):
-            return {"B": "[]uint8", "q": "resource.Quantity", "x": "intstr.IntOrString"}.get(kind, GO_SCALARS.get(kind, "interface {}"))
+            return {"B": "[]uint8", "q": "resource.Quantity", "x": "intstr.IntOrString"}.get(
+                kind, GO_SCALARS.get(kind, "interface {}")
+            )
         if "r" in kind:
             return f"v1.{kind['r']}"
         if "a" in kind:
@@ -212,7 +227,9 @@ class Decoder:
     def mismatch(value: Any, owner: str, go_path: str, expected: str) -> DecodeError:
         if not go_path:
             return DecodeError(f"json: cannot unmarshal {go_kind(value)} into Go value of type {expected}")
-        return DecodeError(f"json: cannot unmarshal {go_kind(value)} into Go struct field {owner}.{go_path} of type {expected}")
+        return DecodeError(
+            f"json: cannot unmarshal {go_kind(value)} into Go struct field {owner}.{go_path} of type {expected}"
+        )
 
 
 def plain(value: Any) -> Any:

@@ -31,7 +31,7 @@ def parse(text: str) -> tuple[Step, ...]:
 
 
 def step(found: re.Match[str]) -> Step:
-    groups = [*found.groups(), *([None] * 8)]
+    groups: list[Any] = [*found.groups(), *([None] * 8)]
     name = next((g for g in groups[:3] if g is not None), None)
     if name is not None:
         return ("each", None) if name == "*" else ("field", name.replace("\0", "."))

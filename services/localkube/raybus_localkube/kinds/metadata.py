@@ -16,13 +16,27 @@ Json = dict[str, Any]
 STANDARD_FINALIZERS = ("kubernetes", "foregroundDeletion", "orphan")
 GENERATED_BASE_LIMIT = 58
 ANNOTATIONS_LIMIT = 256 << 10
-SERVER_OWNED = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "managedFields")
+SERVER_OWNED = (
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "managedFields",
+)
 
 
 def initialise(obj: Json, resource: Resource, env: Environment) -> None:
     """Make a given object's metadata that of a new one."""
     meta = obj["metadata"]
-    for key in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+    for key in (
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+    ):
         meta.pop(key, None)
     meta["uid"] = env.uid()
     meta["creationTimestamp"] = timestamp(env.now())
@@ -81,7 +95,9 @@ def _names(meta: Json, resource: Resource) -> list[Cause]:
         causes += [invalid("metadata.generateName", prefix, problem) for problem in problems]
     if not name:
         return [*causes, required("metadata.name", "name or generateName is required")]
-    return causes + [invalid("metadata.name", name, problem) for problem in resource.strategy.name_problems(name, prefix=False)]
+    return causes + [
+        invalid("metadata.name", name, problem) for problem in resource.strategy.name_problems(name, prefix=False)
+    ]
 
 
 def qualified_name_problems(key: str) -> list[str]:
@@ -134,9 +150,8 @@ def _owners(owners: list[Json]) -> list[Cause]:
             causes.append(_invalid_owners(field, ordered(owner), "/v1, Kind=Event is disallowed from being an owner"))
         if not owner.get("apiVersion"):
             causes.append(invalid(f"{field}.apiVersion", "", "version must not be empty"))
-        for key in ("kind", "name", "uid"):
-            if not owner.get(key):
-                causes.append(invalid(f"{field}.{key}", "", "must not be empty"))
+        empty = [key for key in ("kind", "name", "uid") if not owner.get(key)]
+        causes += [invalid(f"{field}.{key}", "", "must not be empty") for key in empty]
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
     if len(controllers) > 1:

@@ -259,7 +259,7 @@ def dns1035_problems(name: str, *, prefix: bool = False) -> list[str]:
     return _problems(name, 63, r"[a-z]([-a-z0-9]*[a-z0-9])?", DNS1035_HINT, prefix=prefix)
 
 
-def path_segment_problems(name: str, *, prefix: bool = False) -> list[str]:
+def path_segment_problems(name: str) -> list[str]:
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in name]

@@ -11,9 +11,7 @@ from typing import Any
 QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-QUANTITY_HINT = (
-    r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
+QUANTITY_HINT = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 def quantity(value: Any) -> str:
@@ -56,7 +54,7 @@ def quantity_value(text: str) -> Decimal:
         raise ValueError(QUANTITY_HINT)
     number, suffix = Decimal(found[1]), found[2] or ""
     if suffix in BINARY:
-        return number * 1024 ** BINARY[suffix]
+        return number * Decimal(1024) ** BINARY[suffix]
     if suffix[:1] in ("e", "E") and len(suffix) > 1:
         return number.scaleb(int(suffix[1:]))
     return number.scaleb(DECIMAL[suffix])

@@ -23,7 +23,7 @@ def pointer(path: Any) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
-def index_of(items: list[Any], part: str, *, last: int) -> int:
+def index_of(part: str, *, last: int) -> int:
     try:
         index = int(part)
     except ValueError:
@@ -39,7 +39,7 @@ def child(parent: Any, part: str) -> Any:
     if isinstance(parent, dict):
         return parent.get(part, MISSING)
     if isinstance(parent, list):
-        return parent[index_of(parent, part, last=len(parent) - 1)] if parent else MISSING
+        return parent[index_of(part, last=len(parent) - 1)] if parent else MISSING
     return MISSING
 
 
@@ -62,7 +62,7 @@ def add(document: Any, path: Any, value: Any) -> None:
     elif part == "-":
         parent.append(value)
     else:
-        parent.insert(index_of(parent, part, last=len(parent)), value)
+        parent.insert(index_of(part, last=len(parent)), value)
 
 
 def remove(document: Any, path: Any) -> Any:
@@ -71,7 +71,7 @@ def remove(document: Any, path: Any) -> Any:
         if part not in parent:
             raise refuse(f"nothing at {path}")
         return parent.pop(part)
-    return parent.pop(index_of(parent, part, last=len(parent) - 1))
+    return parent.pop(index_of(part, last=len(parent) - 1))
 
 
 def replace(document: Any, path: Any, value: Any) -> None:
@@ -79,7 +79,7 @@ def replace(document: Any, path: Any, value: Any) -> None:
     if isinstance(parent, dict):
         parent[part] = value
     else:
-        parent[index_of(parent, part, last=len(parent) - 1)] = value
+        parent[index_of(part, last=len(parent) - 1)] = value
 
 
 def find(document: Any, path: Any) -> Any:

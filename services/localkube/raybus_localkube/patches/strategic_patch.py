@@ -107,7 +107,8 @@ def ordered(items: list[Any], order: list[Any] | None, key: str | None) -> list[
     if not order:
         return items
     names = [entry.get(key) if isinstance(entry, dict) and key else entry for entry in order]
-    named, rest = [], []
+    named: list[Any] = []
+    rest: list[Any] = []
     for item in items:
         name = item.get(key) if key else item
         (named if name in names else rest).append(item)

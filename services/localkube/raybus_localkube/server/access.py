@@ -20,7 +20,9 @@ def check(user: User, verb: str, target: Target) -> None:
     if trusted(user):
         return
     plural = target.plural + (f"/{target.subresource}" if target.subresource else "")
-    namespace = target.namespace if target.namespace is not None else (target.name if target.plural == "namespaces" else "")
+    namespace = (
+        target.namespace if target.namespace is not None else (target.name if target.plural == "namespaces" else "")
+    )
     scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     message = f'User "{user.name}" cannot {verb} resource "{plural}" in API group "{target.group}" {scope}'
     raise errors.forbidden(target.group, target.plural, target.name, message)
@@ -30,8 +32,12 @@ def check_path(request: Request) -> None:
     if trusted(request.user):
         return
     path = request.path.rstrip("/")
-    allowed = request.method == "GET" and any(path == open_path or path.startswith(f"{open_path}/") for open_path in OPEN_PATHS)
+    allowed = request.method == "GET" and any(
+        path == open_path or path.startswith(f"{open_path}/") for open_path in OPEN_PATHS
+    )
     if not allowed:
-        verb = {"GET": "get", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
+        verb = {"GET": "get", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}.get(
+            request.method, "get"
+        )
         message = f'forbidden: User "{request.user.name}" cannot {verb} path "{request.path}"'
         raise errors.ApiError(403, "Forbidden", message, {})

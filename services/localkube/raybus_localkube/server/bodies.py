@@ -77,7 +77,9 @@ def parse(request: Request, kind: str) -> tuple[Any, list[str]]:
 
 
 def unrecognized(kind: str, problem: str, raw: bytes) -> errors.ApiError:
-    return errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem} ({excerpt(raw)})")
+    return errors.bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {problem} ({excerpt(raw)})"
+    )
 
 
 def parse_yaml(raw: bytes, kind: str) -> tuple[Any, list[str]]:
@@ -87,7 +89,7 @@ def parse_yaml(raw: bytes, kind: str) -> tuple[Any, list[str]]:
         node = next((node for node in nodes if node is not None), None)
         if node is None:
             return None, []
-        twice = [found for found in duplicate_keys(node)]
+        twice = duplicate_keys(node)
         loader = yaml.CSafeLoader(b"")
         return times_to_text(loader.construct_document(node)), twice
     except yaml.YAMLError as error:
@@ -142,7 +144,9 @@ def check_type(parsed: Any, resource: Resource, version: str, raw: bytes) -> Jso
         )
     if given_kind != kind:
         name = parsed.get("metadata", {}).get("name", "") if isinstance(parsed.get("metadata"), dict) else ""
-        raise errors.invalid_object(resource.group, given_kind, name, [errors.invalid("kind", given_kind, f"must be {kind}")])
+        raise errors.invalid_object(
+            resource.group, given_kind, name, [errors.invalid("kind", given_kind, f"must be {kind}")]
+        )
     return parsed
 
 

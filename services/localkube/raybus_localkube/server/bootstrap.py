@@ -19,21 +19,21 @@ def ensure(core: Core, port: int) -> None:
     """Create what is missing; called at every start."""
     call = core.call(APISERVER)
     for name in NAMESPACES:
-        create(core, call, "", "namespaces", {"metadata": {"name": name}})
+        create(core, call, "namespaces", {"metadata": {"name": name}})
     service = {
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"clusterIP": SERVICE_ADDRESS, "ports": [{"name": "https", "port": 443, "targetPort": port}]},
     }
-    create(core, call, "", "services", service, "default")
+    create(core, call, "services", service, "default")
     publish_endpoint(core, call, port)
 
 
-def create(core: Core, call: Call, group: str, plural: str, obj: Json, namespace: str = "") -> None:
-    resource = core.registry.find(group, "v1", plural)
+def create(core: Core, call: Call, plural: str, obj: Json, namespace: str = "") -> None:
+    resource = core.registry.find("", "v1", plural)
     assert resource is not None
     if core.store.get(resource.key, namespace, obj["metadata"]["name"]) is None:
         decoded, _ = resource.strategy.decode(obj, resource, "v1", call)
-        writing.create(call, resource, "v1", namespace, decoded)
+        writing.create(call, resource, namespace, decoded)
 
 
 def publish_endpoint(core: Core, call: Call, port: int) -> None:
@@ -49,6 +49,6 @@ def publish_endpoint(core: Core, call: Call, port: int) -> None:
     record = core.store.get(resource.key, "default", "kubernetes")
     decoded, _ = resource.strategy.decode(body, resource, "v1", call)
     if record is None:
-        writing.create(call, resource, "v1", "default", decoded)
+        writing.create(call, resource, "default", decoded)
     else:
         writing.update(call, resource, record, decoded, "")

@@ -7,8 +7,7 @@ processes answer are awaited.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import orjson
 import yaml
@@ -18,7 +17,17 @@ from raybus_localkube.kinds.custom import definitions
 from raybus_localkube.kinds.registry import Registry
 from raybus_localkube.kinds.resource import Call, Resource
 from raybus_localkube.server import (
-    access, deleting, errors, negotiation, nonresource, patching, reading, routing, subresources, watching, writing,
+    access,
+    deleting,
+    errors,
+    negotiation,
+    nonresource,
+    patching,
+    reading,
+    routing,
+    subresources,
+    watching,
+    writing,
 )  # fmt: skip
 from raybus_localkube.server.environment import Environment, RealEnvironment
 from raybus_localkube.server.messages import Answer, Request, Response, Stream, User, json_response
@@ -35,7 +44,9 @@ LISTED = frozenset({"POST", "DELETE", "GET"})
 class Core:
     """An API server over one store. `address` is what discovery tells clients (host:port)."""
 
-    def __init__(self, store: Store, environment: Environment | None = None, *, address: str = "127.0.0.1:6443") -> None:
+    def __init__(
+        self, store: Store, environment: Environment | None = None, *, address: str = "127.0.0.1:6443"
+    ) -> None:
         self.store, self.env, self.address = store, environment or RealEnvironment(), address
         self.registry = Registry(catalog.resources())
         self.ready: Callable[[], bool] = lambda: True
@@ -58,9 +69,8 @@ class Core:
     async def handle(self, request: Request) -> Answer:
         """Answer any request; never raises but for cancellation."""
         try:
-            answer = self.dispatch(request)
-            if not isinstance(answer, (Response, Stream)):
-                answer = await answer
+            found = self.dispatch(request)
+            answer: Answer = found if isinstance(found, (Response, Stream)) else await found
             await self.store.committed()
         except errors.ApiError as error:
             answer = refusal(error, request)
@@ -70,7 +80,7 @@ class Core:
         answer.headers += [("Warning", f'299 - "{escape(text)}"') for text in dict.fromkeys(request.warnings)]
         return answer
 
-    def dispatch(self, request: Request) -> Any:
+    def dispatch(self, request: Request) -> Answer | Awaitable[Answer]:
         target = routing.parse(request.path)
         if target is None or target.is_version:
             access.check_path(request)
@@ -85,7 +95,7 @@ class Core:
         if target.version in resource.deprecated:
             request.warnings.append(resource.deprecated[target.version])
         if target.subresource:
-            return self.subresources.answer(self, request, call, resource, target)
+            return self.subresources.answer(request, call, resource, target)
         if verb not in resource.verbs:
             raise not_allowed(request, resource)
         if resource.namespaced and target.namespace is None and (target.name or verb == "create"):
@@ -137,7 +147,7 @@ class Core:
         if verb in ("update", "patch"):
             writing.read_options(call, request.query, f"{verb.capitalize()}Options")
             act = writing.replace if verb == "update" else patching.patch
-            written = act(call, request, resource, target.version, namespace, target.name, "")
+            written = act(call, request, resource, target)
             return present.one(written.record, 201 if written.created else 200)
         options = deleting.read_options(call, request)
         if verb == "delete":
@@ -145,16 +155,17 @@ class Core:
             if gone and not resource.returns_object:
                 return json_response(deleting.success(resource, record))
             return present.one(record)
-        return self.delete_collection(request, call, resource, target, options, present)
+        return self.delete_collection(request, call, target, options, present)
 
     def create(self, request: Request, call: Call, resource: Resource, target: Target, present: Presenter) -> Answer:
         writing.read_options(call, request.query, "CreateOptions")
         obj = writing.read_object(request, resource, target.version, call)
-        return present.one(writing.create(call, resource, target.version, target.namespace or "", obj), 201)
+        return present.one(writing.create(call, resource, target.namespace or "", obj), 201)
 
     def delete_collection(
-        self, request: Request, call: Call, resource: Resource, target: Target, options: deleting.DeleteOptions, present: Presenter
+        self, request: Request, call: Call, target: Target, options: deleting.DeleteOptions, present: Presenter
     ) -> Answer:
+        resource = present.resource
         selection = reading.read_selection(request.query, resource)
         records = [r for r in self.store.records(resource.key, target.namespace) if selection.matches(r)]
         rv = self.store.rv
@@ -171,8 +182,7 @@ class Core:
             selection = reading.only_name(selection, target.name)
         options = watching.read_options(call, request.query)
         present = Presenter(call, resource, target.version, representation, request.query.get("includeObject"))
-        form = representation.form + present.meta_version + present.include
-        watcher = Watcher(call, resource, target.version, target.namespace, selection, options, present.frame, form)
+        watcher = Watcher(present, target.namespace, selection, options)
         return Stream(watcher.stream(watcher.start()))
 
 

@@ -38,7 +38,7 @@ def read_options(call: Call, request: Request) -> DeleteOptions:
     body: Json = {}
     if request.body:
         media = bodies.media_type(request.content_type)
-        if media == bodies.PROTOBUF or media == bodies.YAML:
+        if media in (bodies.PROTOBUF, bodies.YAML):
             parsed, _ = bodies.parse(request, "DeleteOptions")
         else:
             try:
@@ -66,7 +66,9 @@ def read_options(call: Call, request: Request) -> DeleteOptions:
     if propagation and propagation not in PROPAGATIONS:
         causes.append(not_supported("propagationPolicy", propagation, [*PROPAGATIONS, "nil"]))
     if orphan is not None and propagation:
-        causes.append(invalid("propagationPolicy", propagation, "orphanDependents and deletionPropagation cannot be both set"))
+        causes.append(
+            invalid("propagationPolicy", propagation, "orphanDependents and deletionPropagation cannot be both set")
+        )
     if causes:
         raise errors.invalid_object("meta.k8s.io", "DeleteOptions", "", causes)
     if orphan is not None:

@@ -46,7 +46,11 @@ def aggregated(registry: Registry, *, core: bool) -> Json:
         if (group == "") != core:
             continue
         listed = [
-            {"version": version, "resources": [entry(r, version) for r in in_version(registry, group, version)], "freshness": "Current"}
+            {
+                "version": version,
+                "resources": [entry(r, version) for r in in_version(registry, group, version)],
+                "freshness": "Current",
+            }
             for version in versions
         ]
         items.append({"metadata": {"name": group} if group else {}, "versions": listed})
@@ -85,13 +89,13 @@ def resource_list(registry: Registry, name: str, version: str) -> Json | None:
         return None
     listed: list[Json] = []
     for resource in resources:
-        listed += rows(entry(resource, version), resource, version)
+        listed += rows(entry(resource, version), resource)
     group_version = f"{name}/{version}" if name else version
     head: Json = {"kind": "APIResourceList", "groupVersion": group_version, "resources": listed}
     return head if name == "" else {"kind": "APIResourceList", "apiVersion": "v1"} | head
 
 
-def rows(found: Json, resource: Resource, version: str) -> list[Json]:
+def rows(found: Json, resource: Resource) -> list[Json]:
     namespaced = found["scope"] == "Namespaced"
     row: Json = {
         "name": found["resource"], "singularName": found["singularResource"], "namespaced": namespaced,
@@ -103,7 +107,11 @@ def rows(found: Json, resource: Resource, version: str) -> list[Json]:
     listed = [row]
     for sub in found.get("subresources", ()):
         kind = sub["responseKind"]
-        extra: Json = {"name": f"{found['resource']}/{sub['subresource']}", "singularName": "", "namespaced": namespaced}
+        extra: Json = {
+            "name": f"{found['resource']}/{sub['subresource']}",
+            "singularName": "",
+            "namespaced": namespaced,
+        }
         if kind["group"] not in ("", resource.group):
             extra |= {"group": kind["group"], "version": kind["version"]}
         listed.append(extra | {"kind": kind["kind"], "verbs": sub["verbs"]})

@@ -80,7 +80,13 @@ class ApiError(Exception):
         self.plain, self.retry_after = plain, retry_after
 
     def status(self) -> Json:
-        body: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message}
+        body: Json = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
         if self.reason:
             body["reason"] = self.reason
         if self.details is not None:
@@ -138,7 +144,9 @@ def internal(message: str) -> ApiError:
 
 def forbidden(group: str, plural: str, name: str, message: str) -> ApiError:
     quoted = f' "{name}"' if name else ""
-    return ApiError(403, "Forbidden", f"{qualified(plural, group)}{quoted} is forbidden: {message}", details(group, plural, name))
+    return ApiError(
+        403, "Forbidden", f"{qualified(plural, group)}{quoted} is forbidden: {message}", details(group, plural, name)
+    )
 
 
 def method_not_allowed(message: str, found: Json | None = None) -> ApiError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -47,7 +46,13 @@ class Front:
             query.setdefault(key, []).append(value)
         user = self.user(raw)
         request = Request(
-            raw.method, raw.path, Query(query), body, user or ANONYMOUS, raw.headers.get("Accept", ""), raw.headers.get("Content-Type")
+            raw.method,
+            raw.path,
+            Query(query),
+            body,
+            user or ANONYMOUS,
+            raw.headers.get("Accept", ""),
+            raw.headers.get("Content-Type"),
         )
         if user is None and not (raw.path.startswith(OPEN) and "Authorization" not in raw.headers):
             return plain(refusal(errors.unauthorized(), request))
@@ -110,8 +115,6 @@ async def stream(raw: web.BaseRequest, answer: Stream) -> web.StreamResponse:
         async for part in parts:
             await response.write(part)
         await response.write_eof()
-    except (ConnectionError, asyncio.CancelledError):
-        raise
     finally:
         close = getattr(parts, "aclose", None)
         if close is not None:

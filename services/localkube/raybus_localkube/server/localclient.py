@@ -30,7 +30,9 @@ class LocalClient(KubeClient):
         self._core, self._user = core, user
 
     def _request(self, method: str, path: str, query: Query | None, body: bytes, content_type: str | None) -> Request:
-        values = {key: [str(value).lower() if isinstance(value, bool) else str(value)] for key, value in (query or {}).items()}
+        values = {
+            key: [str(value).lower() if isinstance(value, bool) else str(value)] for key, value in (query or {}).items()
+        }
         return Request(method, path, ServerQuery(values), body, self._user, JSON, content_type)
 
     async def request_bytes(
@@ -42,12 +44,14 @@ class LocalClient(KubeClient):
         body: Any = None,
         content_type: str | None = None,
         timeout_s: float | None = None,
-        lane: Lane = Lane.FIRST,
+        lane: Lane = Lane.FIRST,  # noqa: ARG002 - nothing waits here, so there is no order to keep
     ) -> bytes:
         data = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
         try:
             async with asyncio.timeout(timeout_s or TIMEOUT_S):
-                answer = await self._core.handle(self._request(method, path, query, data, content_type if data else None))
+                answer = await self._core.handle(
+                    self._request(method, path, query, data, content_type if data else None)
+                )
                 found = answer.body if isinstance(answer, Response) else b"".join([part async for part in answer.parts])
         except TimeoutError as error:
             raise errors.NoAnswer(f"{method} {path}: no answer in {timeout_s or TIMEOUT_S:g} s") from error

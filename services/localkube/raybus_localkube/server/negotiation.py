@@ -52,7 +52,9 @@ def negotiate(accept: str, *, tables: bool = True, watch: bool = False, listing:
             continue
         if wanted == "Table":
             return Representation("table", version, yaml)
-        if wanted == ("PartialObjectMetadataList" if listing else "PartialObjectMetadata") or (watch and wanted == "PartialObjectMetadata"):
+        if wanted == ("PartialObjectMetadataList" if listing else "PartialObjectMetadata") or (
+            watch and wanted == "PartialObjectMetadata"
+        ):
             return Representation("metadata", version, yaml)
     if watch:
         message = f"406: Not Acceptable\n\nAvailable representations: {OFFERED}, {STREAMS}"
@@ -62,7 +64,7 @@ def negotiate(accept: str, *, tables: bool = True, watch: bool = False, listing:
 
 def check_include(include: str) -> None:
     if include not in ("", "None", "Metadata", "Object"):
-        message = f'includeObject: Invalid value: "{include}": must be \'Metadata\', \'Object\', \'None\', or empty'
+        message = f"includeObject: Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
         raise errors.bad_request(f"Unable to convert to Table as requested: {message}")
 
 

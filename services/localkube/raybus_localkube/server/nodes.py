@@ -44,7 +44,9 @@ class Nodes:
             response = await self.session().get(url, params=parameters, headers={"Authorization": f"Bearer {token}"})
         except (aiohttp.ClientError, TimeoutError) as error:
             name = node["metadata"]["name"]
-            raise errors.ApiError(500, "InternalError", f"Get \"{url}\": the kubelet of node {name} does not answer: {error}") from None
+            raise errors.ApiError(
+                500, "InternalError", f'Get "{url}": the kubelet of node {name} does not answer: {error}'
+            ) from None
         if response.status != 200:
             text = (await response.text()).strip()
             response.release()
@@ -69,5 +71,7 @@ def address(node: Json) -> str:
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
     host = next((a["address"] for a in status.get("addresses") or () if a["type"] == "InternalIP"), None)
     if not port or not host:
-        raise errors.ApiError(500, "InternalError", f"node {node['metadata']['name']} does not say where its kubelet listens")
+        raise errors.ApiError(
+            500, "InternalError", f"node {node['metadata']['name']} does not say where its kubelet listens"
+        )
     return f"http://{host}:{port}"

@@ -19,8 +19,7 @@ def group_versions(registry: Registry) -> list[tuple[str, str, str]]:
     """Path, group and version of every group version."""
     found = []
     for group, versions in registry.groups().items():
-        for version in versions:
-            found.append((f"apis/{group}/{version}" if group else f"api/{version}", group, version))
+        found += [(f"apis/{group}/{version}" if group else f"api/{version}", group, version) for version in versions]
     return found
 
 
@@ -57,4 +56,9 @@ def document(registry: Registry, group: str, version: str) -> Json | None:
                 "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": resource.kind},
             }
         }
-    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36"}, "paths": paths, "components": {"schemas": {}}}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36"},
+        "paths": paths,
+        "components": {"schemas": {}},
+    }

@@ -12,11 +12,11 @@ from raybus_localkube.kinds.typed import TypedStrategy
 from raybus_localkube.patches import PatchError, json_patch, merge_patch, strategic_patch
 from raybus_localkube.server import bodies, errors
 from raybus_localkube.server.messages import Request
+from raybus_localkube.server.routing import Target
 from raybus_localkube.server.writing import (
     Written,
     check_name,
     check_namespace,
-    check_uid,
     check_version,
     handled_as,
     parse_version,
@@ -54,7 +54,8 @@ def parse_patch(request: Request, media: str) -> Any:
     return with_duplicates(request.body, parsed)
 
 
-def patch(call: Call, request: Request, resource: Resource, version: str, namespace: str, name: str, subresource: str) -> Written:
+def patch(call: Call, request: Request, resource: Resource, target: Target) -> Written:
+    namespace, name, version = target.namespace or "", target.name, target.version
     media = bodies.media_type(request.content_type)
     if media not in accepted(resource):
         hint = "; server-side apply is not served by localkube" if media == APPLY_PATCH else ""
@@ -68,12 +69,12 @@ def patch(call: Call, request: Request, resource: Resource, version: str, namesp
         patched = apply(media, parsed, current, resource)
     except PatchError as error:
         raise error.refusal() from None
-    obj = read_patched(call, resource, version, patched, parsed, media)
+    obj = read_patched(call, resource, target.version, patched, shown_patch(media, parsed, patched))
     meta = obj["metadata"]
     check_name(meta.get("name", ""), name)
     check_namespace(resource, namespace, obj)
     check_version(resource, record, parse_version(meta.get("resourceVersion", "")))
-    return Written(update(call, resource, record, obj, subresource))
+    return Written(update(call, resource, record, obj, target.subresource))
 
 
 def apply(media: str, parsed: Any, current: Json, resource: Resource) -> Any:
@@ -85,11 +86,15 @@ def apply(media: str, parsed: Any, current: Json, resource: Resource) -> Any:
     return strategic_patch.apply(current, parsed, resource.strategy.schema)
 
 
-def read_patched(call: Call, resource: Resource, version: str, patched: Any, parsed: Any, media: str) -> Json:
+def shown_patch(media: str, parsed: Any, patched: Any) -> str:
+    """What the refusal of a patch quotes: of a strategic one the patch, else the result."""
+    return go_map(parsed) if media == STRATEGIC_PATCH else orjson.dumps(patched).decode()
+
+
+def read_patched(call: Call, resource: Resource, version: str, patched: Any, shown: str) -> Json:
     """The result of a patch as an object; what cannot be read is the patch's fault (422)."""
 
     def refuse(message: str) -> errors.ApiError:
-        shown = go_map(parsed) if media == STRATEGIC_PATCH else orjson.dumps(patched).decode()
         return errors.invalid_object("", "", "", [errors.invalid("patch", shown, message)])
 
     if resource.builtin:
@@ -126,6 +131,3 @@ def go_map(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "<nil>" if value is None else str(value).lower()
     return str(value)
-
-
-__all__ = ["check_uid", "patch"]

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
@@ -29,8 +28,8 @@ from raybus_localkube.store.store import Store
 log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 KUBELET_TOKEN = "kubelet-token"  # noqa: S105 -- name of a file
-PORT_IN_USE, FOLDER_PROBLEM, STORE_IN_USE, STORE_FAILED = 3, 4, 5, 6
-"""Exit codes that the command turns into messages."""
+USAGE, PORT_IN_USE, STORE_IN_USE, STORE_FAILED = 2, 3, 5, 6
+"""Exit codes. After USAGE a supervisor need not try again."""
 
 
 class Server:
@@ -79,24 +78,28 @@ class Server:
         await self.nodes.close()
 
 
+def complain(text: str) -> None:
+    """Told to the user, in place of a stack trace."""
+    sys.stderr.write(f"{text}\n")
+
+
 async def serve(folder: Path, port: int, controllers: tuple[str, ...] | None) -> int:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopped.set)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         server = Server(folder, controllers)
     except StoreInUse:
-        print(f"another localkube serves {folder}; stop it with: localkube down --dir {folder}", file=sys.stderr)  # noqa: T201 -- told to the user
+        complain(f"another localkube serves {folder}; stop it with: localkube down --dir {folder}")
         return STORE_IN_USE
     except OSError as error:
-        print(f"{folder} cannot be used as state folder: {error.strerror or error}", file=sys.stderr)  # noqa: T201
-        return FOLDER_PROBLEM
+        complain(f"{folder} cannot be used as state folder: {error.strerror or error}; choose another with --dir")
+        return USAGE
     try:
         taken = await server.start(port)
     except OSError as error:
-        print(f"port {port} on {HOST} cannot be used: {error.strerror or error}; choose another with --port", file=sys.stderr)  # noqa: T201
+        complain(f"port {port} on {HOST} cannot be used: {error.strerror or error}; choose another with --port")
         return PORT_IN_USE
     log.info("serving on https://%s:%s", HOST, taken)
     # Everything loaded so far stays: full collections need not look at it again.
@@ -116,16 +119,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="raybus_localkube.server", description="The API server of localkube.")
     parser.add_argument("--dir", type=Path, required=True, help="folder for state, certificates and kubeconfig")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes any free one")
-    parser.add_argument("--controllers", default=None, help="built-in controllers to run, comma-separated; default all, '' none")
+    parser.add_argument(
+        "--controllers", default=None, help="built-in controllers to run, comma-separated; default all, '' none"
+    )
     parser.add_argument("--log-level", default="INFO")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=options.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
     names = None if options.controllers is None else tuple(filter(None, options.controllers.split(",")))
     gc.set_threshold(50_000, 20, 100)
     with contextlib.suppress(KeyboardInterrupt):
         try:
             return uvloop.run(serve(options.dir.absolute(), options.port, names))
         except UnknownController as error:
-            print(error, file=sys.stderr)  # noqa: T201
-            return os.EX_USAGE
+            complain(str(error))
+            return USAGE
     return 0

@@ -115,7 +115,7 @@ def scalar(kind: str, value: int | bytes) -> Any:
 
 def message(name: str, raw: bytes) -> Any:
     if name == "IntOrString":
-        parts = {number: value for number, value in fields(raw)}
+        parts = dict(fields(raw))
         text = parts.get(3, b"")
         return text.decode() if parts.get(1) == 1 and isinstance(text, bytes) else parts.get(2, 0)
     table = MESSAGES[name]
@@ -136,13 +136,20 @@ def message(name: str, raw: bytes) -> Any:
     return out
 
 
+def section(message: dict[int, int | bytes], number: int) -> bytes:
+    found = message.get(number, b"")
+    if isinstance(found, int):
+        raise Malformed(f"field {number} is a number")
+    return found
+
+
 def decode(raw: bytes, kind: str) -> Json:
     """The object of a protobuf body, with kind and apiVersion. ApiError 400 or 415."""
     if not raw.startswith(MAGIC):
         raise errors.bad_request("the body is not in Kubernetes' protobuf form")
     try:
         unknown = dict(fields(raw[len(MAGIC) :]))
-        meta = dict(fields(bytes(unknown.get(1, b""))))  # type: ignore[arg-type] # fields 1 and 2 are length-delimited
+        meta = dict(fields(section(unknown, 1)))
         api_version, named = scalar("s", meta.get(1, b"")), scalar("s", meta.get(2, b"")) or kind
         if named not in MESSAGES:
             hint = (
@@ -150,7 +157,7 @@ def decode(raw: bytes, kind: str) -> Json:
                 "kubectl create ... --dry-run=client -o yaml | kubectl apply -f -"
             )
             raise errors.ApiError(415, "UnsupportedMediaType", hint)
-        body = message(named, bytes(unknown.get(2, b"")))  # type: ignore[arg-type]
+        body = message(named, section(unknown, 2))
     except (Malformed, UnicodeDecodeError, TypeError) as error:
         raise errors.bad_request(f"the body is not in Kubernetes' protobuf form: {error}") from None
     found: Json = {"kind": named, "apiVersion": api_version} | body

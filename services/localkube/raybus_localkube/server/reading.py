@@ -95,7 +95,11 @@ def check_match(query: Query, given: str) -> str:
     if match and match not in ("Exact", "NotOlderThan"):
         causes.append(errors.not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
     elif match and not given:
-        causes.append(errors.forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        causes.append(
+            errors.forbidden_field(
+                "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            )
+        )
     elif match == "Exact" and given == "0":
         message = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
         causes.append(errors.forbidden_field("resourceVersionMatch", message))
@@ -126,7 +130,9 @@ def list_page(call: Call, resource: Resource, namespace: str | None, query: Quer
         found = store.snapshot(resource.key, namespace, at) if at <= store.rv else None
         if found is None:
             if token:
-                raise errors.expired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.")
+                raise errors.expired(
+                    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter."
+                )
             raise errors.expired("The resourceVersion for the provided list is too old.")
         records = found
     if selection:
@@ -143,7 +149,9 @@ def list_page(call: Call, resource: Resource, namespace: str | None, query: Quer
 
 
 def make_token(rv: int, last: Record) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps({"v": "meta.k8s.io/v1", "rv": rv, "start": [last.namespace, last.name]})).decode()
+    return base64.urlsafe_b64encode(
+        orjson.dumps({"v": "meta.k8s.io/v1", "rv": rv, "start": [last.namespace, last.name]})
+    ).decode()
 
 
 def read_token(token: str) -> tuple[int, tuple[str, str]]:

@@ -28,7 +28,9 @@ def send(body: bytes, representation: Representation, status: int = 200) -> Resp
 class Presenter:
     """Renders the objects of one resource and version for one request."""
 
-    def __init__(self, call: Call, resource: Resource, version: str, representation: Representation, include: str = "") -> None:
+    def __init__(
+        self, call: Call, resource: Resource, version: str, representation: Representation, include: str = ""
+    ) -> None:
         self.call, self.resource, self.version = call, resource, version
         self.representation, self.include = representation, include or "Metadata"
 
@@ -49,8 +51,9 @@ class Presenter:
             return send(self.table(rendered, page.meta(builtin=True), columns=True), self.representation)
         if form == "metadata":
             items = [self.partial(orjson.loads(item)) for item in rendered]
-            head = {"kind": "PartialObjectMetadataList", "apiVersion": self.meta_version}
-            return send(orjson.dumps(head | {"metadata": page.meta(builtin=True), "items": items or None}), self.representation)
+            listed: Json = {"kind": "PartialObjectMetadataList", "apiVersion": self.meta_version}
+            listed |= {"metadata": page.meta(builtin=True), "items": items or None}
+            return send(orjson.dumps(listed), self.representation)
         meta = orjson.dumps(page.meta(builtin=resource.builtin))
         if resource.builtin:
             skip = len(resource.head(version))
@@ -96,6 +99,10 @@ class Presenter:
         if kind != "BOOKMARK":
             return self.table([obj], meta, columns=first)
         cells = [None] * len(self.resource.strategy.columns(self.version))
-        definitions = [column.definition() for column in self.resource.strategy.columns(self.version)] if first else None
+        definitions = (
+            [column.definition() for column in self.resource.strategy.columns(self.version)] if first else None
+        )
         head: Json = {"kind": "Table", "apiVersion": self.meta_version, "metadata": meta}
-        return orjson.dumps(head | {"columnDefinitions": definitions, "rows": [{"cells": cells, "object": self.partial(parsed)}]})
+        return orjson.dumps(
+            head | {"columnDefinitions": definitions, "rows": [{"cells": cells, "object": self.partial(parsed)}]}
+        )

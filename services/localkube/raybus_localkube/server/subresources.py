@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
-
+from typing import Any
 
 from raybus_localkube.kinds import jsonpath
 from raybus_localkube.kinds.custom.strategy import CustomStrategy
@@ -21,9 +20,6 @@ from raybus_localkube.server.representation import Presenter
 from raybus_localkube.server.routing import Target
 from raybus_localkube.server.tokens import AUDIENCE, Tokens
 from raybus_localkube.store.records import Record
-
-if TYPE_CHECKING:
-    from raybus_localkube.server.core import Core
 
 Json = dict[str, Any]
 CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -40,8 +36,8 @@ class Subresources:
         self.nodes: Nodes | None = None
         self.tokens: Tokens | None = None
 
-    def answer(self, core: Core, request: Request, call: Call, resource: Resource, target: Target) -> Answer | Awaitable[Answer]:
-        self.check(request, call, resource, target)
+    def answer(self, request: Request, call: Call, resource: Resource, target: Target) -> Answer | Awaitable[Answer]:
+        self.check(request, resource, target)
         name = target.subresource
         special: dict[str, Callable[[Request, Call, Resource, Target], Answer | Awaitable[Answer]]] = {
             "scale": self.scale, "log": self.log, "binding": self.binding, "eviction": self.eviction, "token": self.token,
@@ -54,11 +50,13 @@ class Subresources:
         return self.view(request, call, resource, target)
 
     @staticmethod
-    def check(request: Request, call: Call, resource: Resource, target: Target) -> None:
+    def check(request: Request, resource: Resource, target: Target) -> None:
         verbs = resource.subresources_of(target.version).get(target.subresource)
         if verbs is None:
             raise errors.no_such_resource() if resource.builtin else resource.not_found(target.name)
-        verb = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}.get(request.method, "delete")
+        verb = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}.get(
+            request.method, "delete"
+        )
         if verb not in verbs and not (verb == "get" and target.subresource == "log"):
             if resource.builtin:
                 raise errors.method_not_allowed(NOT_ALLOWED)
@@ -67,14 +65,13 @@ class Subresources:
 
     @staticmethod
     def view(request: Request, call: Call, resource: Resource, target: Target) -> Answer:
-        namespace = target.namespace or ""
         present = Presenter(call, resource, target.version, negotiation.negotiate(request.accept))
         if request.method in ("GET", "HEAD"):
             return present.one(found(call, resource, target))
         put = request.method == "PUT"
         writing.read_options(call, request.query, "UpdateOptions" if put else "PatchOptions")
         act = writing.replace if put else patching.patch
-        written = act(call, request, resource, target.version, namespace, target.name, target.subresource)
+        written = act(call, request, resource, target)
         return present.one(written.record)
 
     def scale(self, request: Request, call: Call, resource: Resource, target: Target) -> Answer:
@@ -86,7 +83,7 @@ class Subresources:
         obj = record.load()
         if request.method not in ("GET", "HEAD"):
             writing.read_options(call, request.query, "UpdateOptions")
-            record = self.write_scale(request, call, resource, record, obj, paths)
+            record = self.write_scale(request, call, resource, record, paths)
             obj = record.load()
         shown = scale_of(obj, paths)
         if negotiation.negotiate(request.accept).form == "table":
@@ -94,13 +91,18 @@ class Subresources:
         return json_response(shown)
 
     @staticmethod
-    def write_scale(request: Request, call: Call, resource: Resource, record: Record, obj: Json, paths: Json) -> Record:
+    def write_scale(request: Request, call: Call, resource: Resource, record: Record, paths: Json) -> Record:
+        obj = record.load()
         current = scale_of(obj, paths)
         if request.method == "PATCH":
             media = bodies.media_type(request.content_type)
             parsed = patching.parse_patch(request, media)
             try:
-                given = json_patch.apply(current, parsed) if media == patching.JSON_PATCH else merge_patch.apply(current, parsed)
+                given = (
+                    json_patch.apply(current, parsed)
+                    if media == patching.JSON_PATCH
+                    else merge_patch.apply(current, parsed)
+                )
             except PatchError as error:
                 raise error.refusal() from None
         else:
@@ -128,7 +130,7 @@ class Subresources:
         return self.nodes.logs(record.load(), pod, container, request.query)
 
     @staticmethod
-    def streamed(request: Request, call: Call, resource: Resource, target: Target) -> Answer:
+    def streamed(_: Request, call: Call, resource: Resource, target: Target) -> Answer:
         pod = found(call, resource, target).load()
         if not (pod.get("spec") or {}).get("nodeName"):
             raise errors.bad_request(f"pod {target.name} does not have a host assigned")
@@ -145,13 +147,22 @@ class Subresources:
         pod = record.load()
         assigned = pod["spec"].get("nodeName")
         if assigned or pod["metadata"].get("deletionTimestamp"):
-            what = f'is already assigned to node "{assigned}"' if assigned else "is being deleted, cannot be assigned to a host"
+            what = (
+                f'is already assigned to node "{assigned}"'
+                if assigned
+                else "is being deleted, cannot be assigned to a host"
+            )
             raise errors.conflict("", "pods/binding", target.name, f"pod {target.name} {what}")
         pod["spec"]["nodeName"] = node
         pod["metadata"].setdefault("annotations", {}).update(body["metadata"].get("annotations") or {})
         if not pod["metadata"]["annotations"]:
             del pod["metadata"]["annotations"]
-        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp(call.env.now())}
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": timestamp(call.env.now()),
+        }
         conditions = [c for c in pod["status"].get("conditions") or () if c["type"] != "PodScheduled"]
         pod["status"]["conditions"] = [*conditions, scheduled]
         if not call.dry_run:
@@ -196,7 +207,12 @@ class Subresources:
             raise errors.method_not_allowed(NOT_ALLOWED)
         now = call.env.now()
         issued = self.tokens.issue(record, audiences, now, seconds, bound)
-        meta = {"name": record.name, "namespace": record.namespace, "uid": record.uid, "creationTimestamp": timestamp(now)}
+        meta = {
+            "name": record.name,
+            "namespace": record.namespace,
+            "uid": record.uid,
+            "creationTimestamp": timestamp(now),
+        }
         status = {"token": issued, "expirationTimestamp": timestamp(now + timedelta(seconds=seconds))}
         shown = {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound}
         head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": meta}
@@ -227,7 +243,9 @@ def read(request: Request, kind: str) -> Json:
 
 def choose_container(pod: Json, wanted: str, name: str) -> str:
     spec = pod.get("spec") or {}
-    names = [c["name"] for kind in ("containers", "initContainers", "ephemeralContainers") for c in spec.get(kind) or ()]
+    names = [
+        c["name"] for kind in ("containers", "initContainers", "ephemeralContainers") for c in spec.get(kind) or ()
+    ]
     if wanted:
         if wanted not in names:
             raise errors.bad_request(f"container {wanted} is not valid for pod {name}")
@@ -249,7 +267,11 @@ def scale_of(obj: Json, paths: Json) -> Json:
     def at(key: str) -> Any:
         return next(iter(jsonpath.find(obj, paths[key])), None) if paths.get(key) else None
 
-    meta = {key: obj["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in obj["metadata"]}
+    meta = {
+        key: obj["metadata"][key]
+        for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if key in obj["metadata"]
+    }
     status: Json = {"replicas": at("statusReplicasPath") or 0}
     if selector := at("labelSelectorPath"):
         status["selector"] = selector
@@ -260,12 +282,26 @@ def scale_of(obj: Json, paths: Json) -> Json:
 def scale_table(shown: Json, call: Call) -> Json:
     from raybus_localkube.kinds.ages import age  # noqa: PLC0415 -- only here
 
-    columns = (("Name", "string", "name"), ("Desired", "integer", ""), ("Available", "integer", ""), ("Age", "date", ""))
+    columns = (
+        ("Name", "string", "name"),
+        ("Desired", "integer", ""),
+        ("Available", "integer", ""),
+        ("Age", "date", ""),
+    )
     definitions = [{"name": n, "type": t, "format": f, "description": n, "priority": 0} for n, t, f in columns]
     meta = shown["metadata"]
-    cells = [meta["name"], shown["spec"]["replicas"], shown["status"]["replicas"], age(meta["creationTimestamp"], call.env.now())]
+    cells = [
+        meta["name"],
+        shown["spec"]["replicas"],
+        shown["status"]["replicas"],
+        age(meta["creationTimestamp"], call.env.now()),
+    ]
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
-    head: Json = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": meta["resourceVersion"]}}
+    head: Json = {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": meta["resourceVersion"]},
+    }
     return head | {"columnDefinitions": definitions, "rows": [{"cells": cells, "object": partial}]}
 
 
@@ -280,6 +316,3 @@ def negative(error: errors.ApiError, resource: Resource, record: Record, path: s
     given = [errors.Cause(c["field"], c["reason"], c["message"]) for c in (error.details or {}).get("causes", ())]
     given.append(errors.invalid(path, replicas, "should be a non-negative integer"))
     return errors.invalid_object(resource.group, resource.kind, record.name, given)
-
-
-

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from raybus_localkube.kinds.resource import Call, Resource
+from raybus_localkube.kinds.resource import Call
 from raybus_localkube.server import errors
 from raybus_localkube.server.messages import Query
 from raybus_localkube.server.reading import Selection, parse_rv, read_number
+from raybus_localkube.server.representation import Presenter
 from raybus_localkube.store.records import Change, Record
 
 Json = dict[str, Any]
@@ -20,8 +21,6 @@ BOOKMARK_S = 60.0
 SHORTEST_S, LONGEST_S = 1800, 3600
 """A watch without timeoutSeconds ends after a time between these, so that clients spread."""
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
-Render = Callable[[str, bytes, bool], bytes]
-"""Makes a frame of an event's type and its object's JSON; the flag says whether this is the stream's first frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +56,18 @@ def read_options(call: Call, query: Query) -> WatchOptions:
 
 
 class Watcher:
-    """One open watch. `scope` says which namespace, `render` which representation."""
+    """One open watch: what `present` shows of the objects of a namespace (None: of all) that `selection` takes."""
 
-    def __init__(
-        self, call: Call, resource: Resource, version: str, namespace: str | None, selection: Selection, options: WatchOptions,
-        render: Render, form: str,
-    ) -> None:  # fmt: skip
-        self.call, self.resource, self.version, self.namespace = call, resource, version, namespace
-        self.selection, self.options, self.render = selection, options, render
-        self.form = (version, form)
+    def __init__(self, present: Presenter, namespace: str | None, selection: Selection, options: WatchOptions) -> None:
+        self.present, self.namespace = present, namespace
+        self.store, self.resource, self.version = present.call.store, present.resource, present.version
+        self.selection, self.options = selection, options
+        self.form = (present.version, present.representation.form, present.meta_version, present.include)
         self.first = True
         self.rv = options.rv
 
     def frame(self, kind: str, obj: bytes) -> bytes:
-        frame = self.render(kind, obj, self.first)
+        frame = self.present.frame(kind, obj, self.first)
         self.first = False
         return frame
 
@@ -79,7 +76,7 @@ class Watcher:
 
     def start(self) -> list[bytes]:
         """The frames that stand at the beginning. Also checks the version."""
-        store = self.call.store
+        store = self.store
         if self.options.rv > store.rv:
             raise errors.too_large_version(self.options.rv, store.rv)
         if not self.options.initial:
@@ -137,7 +134,7 @@ class Watcher:
     async def stream(self, frames: list[bytes]) -> AsyncIterator[bytes]:
         if frames:
             yield b"".join(frames)
-        history = self.call.store.history(self.resource.key)
+        history = self.store.history(self.resource.key)
         loop = asyncio.get_running_loop()
         ends = loop.time() + self.options.seconds
         marked = loop.time()
@@ -155,8 +152,8 @@ class Watcher:
             now = loop.time()
             if self.options.bookmarks and now - marked >= BOOKMARK_S:
                 marked = now
-                await self.call.store.committed()
-                self.rv = max(self.rv, self.call.store.rv)
+                await self.store.committed()
+                self.rv = max(self.rv, self.store.rv)
                 yield self.frame("BOOKMARK", self.bookmark())
                 continue
             if now >= ends or self.closing():
@@ -165,4 +162,4 @@ class Watcher:
             await history.wait(max(0.0, min(ends, next_mark) - now))
 
     def closing(self) -> bool:
-        return self.call.store.closed
+        return self.store.closed

@@ -15,6 +15,7 @@ from raybus_localkube.kinds.resource import Call, Resource
 from raybus_localkube.server import bodies, errors
 from raybus_localkube.server.errors import not_supported
 from raybus_localkube.server.messages import Query, Request
+from raybus_localkube.server.routing import Target
 from raybus_localkube.store.records import Record
 
 Json = dict[str, Any]
@@ -66,7 +67,9 @@ def read_object(request: Request, resource: Resource, version: str, call: Call) 
 def check_namespace(resource: Resource, namespace: str, obj: Json) -> None:
     given = obj["metadata"].get("namespace", "")
     if resource.namespaced and given and given != namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     if resource.namespaced:
         obj["metadata"]["namespace"] = namespace
 
@@ -81,13 +84,17 @@ def admit_namespace(call: Call, resource: Resource, namespace: str, name: str) -
     if b'"deletionTimestamp"' in record.body and record.load()["metadata"].get("deletionTimestamp"):
         message = f"unable to create new content in namespace {namespace} because it is being terminated"
         error = errors.forbidden(resource.group, resource.plural, name, message)
-        cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated", "field": "metadata.namespace"}
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
         assert error.details is not None
         error.details["causes"] = [cause]
         raise error
 
 
-def create(call: Call, resource: Resource, version: str, namespace: str, obj: Json) -> Record:
+def create(call: Call, resource: Resource, namespace: str, obj: Json) -> Record:
     """Store a new object that `read_object` gave."""
     meta = obj["metadata"]
     check_namespace(resource, namespace, obj)
@@ -128,19 +135,22 @@ def parse_version(text: str) -> int:
     return int(text)
 
 
-def replace(call: Call, request: Request, resource: Resource, version: str, namespace: str, name: str, subresource: str) -> Written:
+def replace(call: Call, request: Request, resource: Resource, target: Target) -> Written:
     """PUT."""
-    obj = read_object(request, resource, version, call)
+    namespace, name = target.namespace or "", target.name
+    obj = read_object(request, resource, target.version, call)
     meta = obj["metadata"]
     if not meta.get("name"):
-        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise errors.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
     check_name(meta["name"], name)
     check_namespace(resource, namespace, obj)
     record = call.store.get(resource.key, namespace, name)
     if record is None:
-        if resource.strategy.creates_on_update and not subresource:
+        if resource.strategy.creates_on_update and not target.subresource:
             meta.pop("resourceVersion", None)
-            return Written(create(call, resource, version, namespace, obj), created=True)
+            return Written(create(call, resource, namespace, obj), created=True)
         raise resource.not_found(name)
     given = parse_version(meta.get("resourceVersion", ""))
     check_uid(resource, record, meta.get("uid", ""))
@@ -148,7 +158,7 @@ def replace(call: Call, request: Request, resource: Resource, version: str, name
         cause = errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.invalid_object(resource.group, resource.plural, name, [cause])
     check_version(resource, record, given)
-    return Written(update(call, resource, record, obj, subresource))
+    return Written(update(call, resource, record, obj, target.subresource))
 
 
 def check_name(given: str, name: str) -> None:
@@ -178,7 +188,9 @@ def update(call: Call, resource: Resource, record: Record, new: Json, subresourc
     strategy.prepare_update(new, old, subresource, call)
     if strategy.generation_changes(new, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    causes = metadata.validate(new["metadata"], resource, old["metadata"]) + strategy.validate(new, old, subresource, call)
+    causes = metadata.validate(new["metadata"], resource, old["metadata"]) + strategy.validate(
+        new, old, subresource, call
+    )
     if causes:
         raise errors.invalid_object(resource.group, resource.kind, record.name, causes)
     new["metadata"]["resourceVersion"] = str(record.rv)
@@ -197,7 +209,9 @@ def update(call: Call, resource: Resource, record: Record, new: Json, subresourc
 
 
 def same(new: Json, old: Json) -> bool:
-    return new == old and orjson.dumps(new, option=orjson.OPT_SORT_KEYS) == orjson.dumps(old, option=orjson.OPT_SORT_KEYS)
+    return new == old and orjson.dumps(new, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
+        old, option=orjson.OPT_SORT_KEYS
+    )
 
 
 def released(resource: Resource, new: Json, old: Json) -> bool:

@@ -80,7 +80,10 @@ class SqliteJournal:
                     key = (resource, namespace, name)
                     db.execute("DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?", key)
                 else:
-                    db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", (resource, namespace, name, version, body))
+                    db.execute(
+                        "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
+                        (resource, namespace, name, version, body),
+                    )
             db.execute("UPDATE meta SET value = ? WHERE key = 'rv'", (rv,))
             db.execute("COMMIT")
         except BaseException:

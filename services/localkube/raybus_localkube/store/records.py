@@ -34,7 +34,9 @@ class Record:
     def of(obj: Json, rv: int) -> Record:
         """Serialise an object; the caller has set metadata.resourceVersion to `rv` and took `kind` and `apiVersion` out."""
         meta = obj["metadata"]
-        return Record(meta.get("namespace", ""), meta["name"], meta["uid"], rv, meta.get("labels") or {}, orjson.dumps(obj))
+        return Record(
+            meta.get("namespace", ""), meta["name"], meta["uid"], rv, meta.get("labels") or {}, orjson.dumps(obj)
+        )
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 Labels = Mapping[str, str]
 TOKEN = re.compile(r"\s*(?:(==|!=|=|,|\(|\)|!|>|<)|([^\s,()=!<>]+))")
@@ -148,7 +147,9 @@ class LabelParser:
         if len(text) > 63:
             problem = "must be no more than 63 bytes"
         if problem:
-            raise SelectorError(f'unable to parse requirement: values[{index}][{key}]: Invalid value: "{text}": {problem}')
+            raise SelectorError(
+                f'unable to parse requirement: values[{index}][{key}]: Invalid value: "{text}": {problem}'
+            )
         return text
 
     def values(self, key: str) -> tuple[str, ...]:
@@ -184,15 +185,6 @@ class LabelParser:
 
 def parse_labels(text: str) -> LabelSelector:
     return LabelParser(text).parse() if text else EVERYTHING
-
-
-def from_match_labels(selector: Mapping[str, Any]) -> LabelSelector:
-    """A metav1.LabelSelector (matchLabels, matchExpressions) as a selector."""
-    found = [Requirement(key, "in", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
-    names = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-    for expression in selector.get("matchExpressions") or ():
-        found.append(Requirement(expression["key"], names[expression["operator"]], tuple(expression.get("values") or ())))
-    return LabelSelector(tuple(found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ class Store:
         if namespace is not None:
             found = by_namespace.get(namespace, {})
             return [found[name] for name in sorted(found)]
-        return [objects[name] for ns in sorted(by_namespace) for objects in (by_namespace[ns],) for name in sorted(objects)]
+        return [
+            objects[name] for ns in sorted(by_namespace) for objects in (by_namespace[ns],) for name in sorted(objects)
+        ]
 
     def resources(self) -> Iterator[str]:
         return iter(tuple(self._objects))
@@ -121,7 +123,7 @@ class Store:
         changes, self._changes = self._changes, []
         try:
             self._journal.write(rows, self.rv)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, memory and journal differ now
             commit.set_exception(error)
             commit.exception()
             self._on_failure(error)

@@ -39,7 +39,9 @@ STRATEGIES: dict[tuple[str, str], Callable[[], Strategy]] = {
     ("networking.k8s.io", "networkpolicies"): lambda: simple.PlainStrategy("NetworkPolicy", generation=True),
 }  # fmt: skip
 ENDPOINTS_WARNING = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-RETURNED = frozenset({"pods", "services", "serviceaccounts", "persistentvolumeclaims", "persistentvolumes", "resourcequotas"})
+RETURNED = frozenset(
+    {"pods", "services", "serviceaccounts", "persistentvolumeclaims", "persistentvolumes", "resourcequotas"}
+)
 """DELETE of these answers with the object."""
 
 

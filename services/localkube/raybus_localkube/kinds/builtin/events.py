@@ -66,7 +66,11 @@ class EventStrategy(TypedStrategy):
         if (given or "default") != namespace and not (not given and namespace in ("default", "kube-system")):
             causes.append(invalid("involvedObject.namespace", given, "does not match event.namespace"))
         if self.group and new.get("eventTime"):
-            causes += [required(CORE_TO_NEW.get(key, key)) for key in ("reportingComponent", "reportingInstance", "reason") if not new.get(key)]
+            causes += [
+                required(CORE_TO_NEW.get(key, key))
+                for key in ("reportingComponent", "reportingInstance", "reason")
+                if not new.get(key)
+            ]
             if not new.get("action"):
                 causes.append(required("action"))
         return causes

@@ -17,7 +17,14 @@ COLUMNS = (
     Column("Name", "string", "name"), Column("Status"), Column("Completions"), Column("Duration"), Column("Age"),
     Column("Containers", priority=1), Column("Images", priority=1), Column("Selector", priority=1),
 )  # fmt: skip
-COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex")
+COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+)
 
 
 class JobStrategy(TypedStrategy):
@@ -48,7 +55,12 @@ class JobStrategy(TypedStrategy):
         spec, meta = obj["spec"], obj["metadata"]
         labels = spec["template"]["metadata"].setdefault("labels", {})
         if not spec["manualSelector"]:
-            labels |= {UID: meta["uid"], NAME: meta.get("name", ""), "controller-uid": meta["uid"], "job-name": meta.get("name", "")}
+            labels |= {
+                UID: meta["uid"],
+                NAME: meta.get("name", ""),
+                "controller-uid": meta["uid"],
+                "job-name": meta.get("name", ""),
+            }
             spec.setdefault("selector", {}).setdefault("matchLabels", {})[UID] = meta["uid"]
         if not meta.get("labels") and labels:
             meta["labels"] = dict(labels)
@@ -85,7 +97,11 @@ def word(obj: Json) -> str:
         return "Failed"
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
-    for kind, shown in (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet")):
+    for kind, shown in (
+        ("Suspended", "Suspended"),
+        ("FailureTarget", "FailureTarget"),
+        ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+    ):
         if kind in true:
             return shown
     return "Running"
@@ -131,7 +147,15 @@ def spec_causes(spec: Json) -> list[Cause]:
 
 def change_causes(new: Json, old: Json) -> list[Cause]:
     causes = []
-    for name in ("completions", "selector", "template", "completionMode", "manualSelector", "podFailurePolicy", "backoffLimitPerIndex"):
+    for name in (
+        "completions",
+        "selector",
+        "template",
+        "completionMode",
+        "manualSelector",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+    ):
         fresh, before = new.get(name), old.get(name)
         if fresh == before:
             continue
@@ -139,7 +163,11 @@ def change_causes(new: Json, old: Json) -> list[Cause]:
             fresh, before = scheduling_free(new["template"]), scheduling_free(old["template"])
             if fresh == before:
                 continue
-        if name == "completions" and new["completionMode"] == "Indexed" and new.get("completions") == new.get("parallelism"):
+        if (
+            name == "completions"
+            and new["completionMode"] == "Indexed"
+            and new.get("completions") == new.get("parallelism")
+        ):
             continue
         causes.append(invalid(f"spec.{name}", new.get(name), "field is immutable"))
     return causes
@@ -147,5 +175,12 @@ def change_causes(new: Json, old: Json) -> list[Cause]:
 
 def scheduling_free(template: Json) -> Json:
     """A template without what may change while the job is suspended."""
-    spec = {k: v for k, v in template["spec"].items() if k not in ("nodeSelector", "tolerations", "affinity", "schedulingGates")}
-    return {"metadata": {k: v for k, v in template.get("metadata", {}).items() if k not in ("labels", "annotations")}, "spec": spec}
+    spec = {
+        k: v
+        for k, v in template["spec"].items()
+        if k not in ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+    }
+    return {
+        "metadata": {k: v for k, v in template.get("metadata", {}).items() if k not in ("labels", "annotations")},
+        "spec": spec,
+    }

@@ -45,7 +45,9 @@ class PodStrategy(TypedStrategy):
         if spec.get("schedulingGates"):
             blocked = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
             message = "Scheduling is blocked due to non-empty scheduling gates"
-            obj["status"]["conditions"] = [blocked | {"lastProbeTime": None, "lastTransitionTime": None, "message": message}]
+            obj["status"]["conditions"] = [
+                blocked | {"lastProbeTime": None, "lastTransitionTime": None, "message": message}
+            ]
 
     def prepare_update(self, new: Json, old: Json, subresource: str, call: Call) -> None:
         super().prepare_update(new, old, subresource, call)
@@ -109,7 +111,9 @@ def add_tolerations(spec: Json) -> None:
 def covers(toleration: Json, key: str) -> bool:
     if toleration.get("effect") not in (None, "", "NoExecute"):
         return False
-    return toleration.get("key", "") in ("", key) and (toleration.get("key") == key or toleration.get("operator") == "Exists")
+    return toleration.get("key", "") in ("", key) and (
+        toleration.get("key") == key or toleration.get("operator") == "Exists"
+    )
 
 
 def admit_service_account(obj: Json, call: Call) -> None:
@@ -134,7 +138,9 @@ def mount_token(spec: Json, call: Call) -> None:
     bare = [c for c in containers if not any(m.get("mountPath") == TOKEN_PATH for m in c.get("volumeMounts") or ())]
     if not bare:
         return
-    present = next((v["name"] for v in spec.get("volumes") or () if v.get("name", "").startswith("kube-api-access-")), None)
+    present = next(
+        (v["name"] for v in spec.get("volumes") or () if v.get("name", "").startswith("kube-api-access-")), None
+    )
     name = present or f"kube-api-access-{call.env.suffix()}"
     for container in bare:
         mount = {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}
@@ -143,7 +149,13 @@ def mount_token(spec: Json, call: Call) -> None:
         sources = [
             {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                    ]
+                }
+            },
         ]
         volume = {"name": name, "projected": {"sources": sources, "defaultMode": podspec.FILE_MODE}}
         spec["volumes"] = [*(spec.get("volumes") or ()), volume]
@@ -178,7 +190,9 @@ def change_causes(new: Json, old: Json) -> list[Cause]:
             if not image:
                 causes.append(errors.required(f"spec.{kind}[{index}].image"))
             elif image != image.strip():
-                causes.append(invalid(f"spec.{kind}[{index}].image", image, "must not have leading or trailing whitespace"))
+                causes.append(
+                    invalid(f"spec.{kind}[{index}].image", image, "must not have leading or trailing whitespace")
+                )
     causes += deadline_causes(new, old)
     causes += toleration_causes(new, old)
     if not causes and settled(new, old) != settled(old, old):
@@ -204,7 +218,9 @@ def toleration_causes(new: Json, old: Json) -> list[Cause]:
     fresh = [{k: v for k, v in t.items() if k != "tolerationSeconds"} for t in new.get("tolerations") or ()]
     before = [{k: v for k, v in t.items() if k != "tolerationSeconds"} for t in old.get("tolerations") or ()]
     if any(toleration not in fresh for toleration in before):
-        return [forbidden_field("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+        return [
+            forbidden_field("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+        ]
     return []
 
 

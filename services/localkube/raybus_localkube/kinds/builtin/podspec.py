@@ -34,7 +34,11 @@ def default(spec: Json) -> None:
 
 
 def all_containers(spec: Json) -> list[Json]:
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ()), *(spec.get("ephemeralContainers") or ())]
+    return [
+        *(spec.get("initContainers") or ()),
+        *(spec.get("containers") or ()),
+        *(spec.get("ephemeralContainers") or ()),
+    ]
 
 
 def default_container(container: Json) -> None:
@@ -199,14 +203,18 @@ def port_causes(container: Json, path: str) -> list[Cause]:
         field = f"{path}.ports[{index}]"
         name = port.get("name", "")
         if name and (len(name) > 15 or label_problems(name)):
-            causes.append(invalid(f"{field}.name", name, "must be no more than 15 characters" if len(name) > 15 else LABEL_HINT))
+            causes.append(
+                invalid(f"{field}.name", name, "must be no more than 15 characters" if len(name) > 15 else LABEL_HINT)
+            )
         elif name and name in seen:
             causes.append(duplicate(f"{field}.name", name))
         seen.add(name)
         if not port.get("containerPort"):
             causes.append(required(f"{field}.containerPort"))
         elif not 1 <= port["containerPort"] <= 65535:
-            causes.append(invalid(f"{field}.containerPort", port["containerPort"], "must be between 1 and 65535, inclusive"))
+            causes.append(
+                invalid(f"{field}.containerPort", port["containerPort"], "must be between 1 and 65535, inclusive")
+            )
     return causes
 
 

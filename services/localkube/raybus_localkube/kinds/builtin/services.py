@@ -79,7 +79,11 @@ class ServiceStrategy(TypedStrategy):
         if subresource == "status":
             ingress = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress")
             if ingress and new["spec"]["type"] != "LoadBalancer":
-                return [forbidden_field("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")]
+                return [
+                    forbidden_field(
+                        "status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'"
+                    )
+                ]
             return []
         spec = new["spec"]
         causes = change_causes(spec, old["spec"]) if old is not None else []
@@ -123,7 +127,11 @@ def shown_ports(spec: Json) -> str:
 def spec_causes(spec: Json, call: Call, meta: Json) -> list[Cause]:
     causes: list[Cause] = []
     if spec.get("ipFamilyPolicy") not in (None, "PreferDualStack", "RequireDualStack", "SingleStack"):
-        return [not_supported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], ["PreferDualStack", "RequireDualStack", "SingleStack"])]
+        return [
+            not_supported(
+                "spec.ipFamilyPolicy", spec["ipFamilyPolicy"], ["PreferDualStack", "RequireDualStack", "SingleStack"]
+            )
+        ]
     kind = spec["type"]
     external_name = kind == "ExternalName"
     headless = spec.get("clusterIP") == "None"
@@ -181,7 +189,11 @@ def number_causes(port: Json, path: str) -> list[Cause]:
         if not 1 <= target <= 65535:
             causes.append(invalid(f"{path}.targetPort", target, message))
     elif not re.fullmatch(r"[-a-z0-9]+", target):
-        causes.append(invalid(f"{path}.targetPort", target, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"))
+        causes.append(
+            invalid(
+                f"{path}.targetPort", target, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+            )
+        )
     elif len(target) > 15:
         causes.append(invalid(f"{path}.targetPort", target, "must be no more than 15 characters"))
     return causes
@@ -199,7 +211,9 @@ def address_causes(spec: Json, call: Call, meta: Json) -> list[Cause]:
         message = f"failed to allocate IP {address}: the provided network does not match the current range"
         return [invalid("spec.clusterIPs", [address], message)]
     if address in addresses(call, meta):
-        return [invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: provided IP is already allocated")]
+        return [
+            invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: provided IP is already allocated")
+        ]
     return []
 
 

@@ -68,7 +68,9 @@ class ConfigMapStrategy(PrintedStrategy):
         if old is not None and old.get("immutable"):
             if not new.get("immutable"):
                 causes.append(forbidden_field("immutable", IMMUTABLE))
-            causes += [forbidden_field(key, IMMUTABLE) for key in ("data", "binaryData") if new.get(key) != old.get(key)]
+            causes += [
+                forbidden_field(key, IMMUTABLE) for key in ("data", "binaryData") if new.get(key) != old.get(key)
+            ]
         return causes
 
     def words(self, obj: Json) -> list[Any]:
@@ -85,7 +87,9 @@ class SecretStrategy(PrintedStrategy):
             obj.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
 
     def validate(self, new: Json, old: Json | None, subresource: str, call: Call) -> list[Cause]:
-        causes = [invalid(f"data[{key}]", key, KEY_HINT) for key in new.get("data") or () if not CONFIG_KEY.fullmatch(key)]
+        causes = [
+            invalid(f"data[{key}]", key, KEY_HINT) for key in new.get("data") or () if not CONFIG_KEY.fullmatch(key)
+        ]
         if old is not None and new["type"] != old.get("type"):
             causes.append(invalid("type", new["type"], "field is immutable"))
         if old is not None and old.get("immutable"):
@@ -156,12 +160,16 @@ class NodeStrategy(PrintedStrategy):
         return "true" if (obj.get("spec") or {}).get("unschedulable") else "false"
 
     def words(self, obj: Json) -> list[Any]:
-        ready = next((c["status"] for c in (obj.get("status") or {}).get("conditions") or () if c["type"] == "Ready"), "Unknown")
+        ready = next(
+            (c["status"] for c in (obj.get("status") or {}).get("conditions") or () if c["type"] == "Ready"), "Unknown"
+        )
         word = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")
         if (obj.get("spec") or {}).get("unschedulable"):
             word += ",SchedulingDisabled"
         prefix = "node-role.kubernetes.io/"
-        roles = sorted(key.removeprefix(prefix) for key in obj["metadata"].get("labels") or () if key.startswith(prefix))
+        roles = sorted(
+            key.removeprefix(prefix) for key in obj["metadata"].get("labels") or () if key.startswith(prefix)
+        )
         return [word, ",".join(roles) or "<none>"]
 
     def more(self, obj: Json) -> list[Any]:
@@ -211,14 +219,21 @@ class RoleStrategy(PlainStrategy):
     def columns(self, version: str) -> tuple[Column, ...]:
         if self.schema in ("Role", "ClusterRole"):
             return (NAME, Column("Created At", "date"))
-        return (NAME, Column("Role"), Column("Age"), *(Column(n, priority=1) for n in ("Users", "Groups", "ServiceAccounts")))
+        return (
+            NAME,
+            Column("Role"),
+            Column("Age"),
+            *(Column(n, priority=1) for n in ("Users", "Groups", "ServiceAccounts")),
+        )
 
     def cells(self, obj: Json, version: str, call: Call) -> list[Any]:
         meta = obj["metadata"]
         if self.schema in ("Role", "ClusterRole"):
             return [meta["name"], meta["creationTimestamp"]]
         ref, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
-        accounts = ", ".join(f"{s.get('namespace', '')}/{s['name']}" for s in subjects if s.get("kind") == "ServiceAccount")
+        accounts = ", ".join(
+            f"{s.get('namespace', '')}/{s['name']}" for s in subjects if s.get("kind") == "ServiceAccount"
+        )
         named = [", ".join(s["name"] for s in subjects if s.get("kind") == kind) for kind in ("User", "Group")]
         role = f"{ref.get('kind', '')}/{ref.get('name', '')}"
         return [meta["name"], role, age(meta.get("creationTimestamp"), call.env.now()), *named, accounts]
@@ -228,7 +243,9 @@ class ClaimStrategy(PlainStrategy):
     def __init__(self) -> None:
         super().__init__("PersistentVolumeClaim", status=True)
 
-    between = tuple(Column(n) for n in ("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass"))
+    between = tuple(
+        Column(n) for n in ("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass")
+    )
     behind = (Column("VolumeMode", priority=1),)
 
     def default(self, obj: Json, call: Call) -> None:
@@ -256,7 +273,8 @@ class EndpointsStrategy(PlainStrategy):
     def words(self, obj: Json) -> list[Any]:
         found = []
         for subset in obj.get("subsets") or ():
-            for port in subset.get("ports") or ({},):
+            ports: list[Json] = subset.get("ports") or [{}]
+            for port in ports:
                 found += [f"{a['ip']}:{port['port']}" if port else a["ip"] for a in subset.get("addresses") or ()]
         shown = ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "")
         return [shown or "<none>"]

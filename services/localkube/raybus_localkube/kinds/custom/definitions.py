@@ -111,7 +111,11 @@ class DefinitionStrategy(TypedStrategy):
         field = f"{path}.schema.openAPIV3Schema"
         if schema.get("type") != "object":
             message = "must be object at the root" if schema.get("type") else "must not be empty at the root"
-            return [invalid(f"{field}.type", schema.get("type", ""), message) if schema.get("type") else required(f"{field}.type", message)]
+            return [
+                invalid(f"{field}.type", schema.get("type", ""), message)
+                if schema.get("type")
+                else required(f"{field}.type", message)
+            ]
         try:
             prepared[version["name"]] = Version(version)
         except RuleError as error:
@@ -161,7 +165,7 @@ class DefinitionStrategy(TypedStrategy):
         status = obj["status"]
         message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         when = obj["metadata"]["deletionTimestamp"]
-        fresh = condition("Terminating", "True", "InstanceDeletionPending", message, status, when)
+        fresh = condition(said("Terminating", "True", "InstanceDeletionPending", message), status, when)
         obj["status"] = status | {"conditions": [*(status.get("conditions") or ()), fresh]}
 
     def after_delete(self, record: Record, call: Call) -> None:
@@ -215,10 +219,15 @@ def serve(call: Call, definition: Json, versions: dict[str, Version] | None = No
             call.store.rewrite(resource.key, fresh)
 
 
-def condition(kind: str, status: str, reason: str, message: str, old: Json, now: str) -> Json:
-    before = next((c for c in (old.get("conditions") or ()) if c["type"] == kind), None)
-    moved = now if before is None or before["status"] != status else before["lastTransitionTime"]
-    return {"type": kind, "status": status, "lastTransitionTime": moved, "reason": reason, "message": message}
+def condition(fresh: Json, old: Json, now: str) -> Json:
+    """A condition with the time of its last change."""
+    before = next((c for c in (old.get("conditions") or ()) if c["type"] == fresh["type"]), None)
+    same = before is not None and before["status"] == fresh["status"]
+    return fresh | {"lastTransitionTime": before["lastTransitionTime"] if same and before else now}
+
+
+def said(kind: str, status: str, reason: str, message: str) -> Json:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
 def judged(obj: Json, call: Call) -> Json:
@@ -229,14 +238,16 @@ def judged(obj: Json, call: Call) -> Json:
     if clash is not None:
         reason, message = clash
         conditions = [
-            condition("NamesAccepted", "False", reason, message, old, now),
-            condition("Established", "False", "NotAccepted", "not all names are accepted", old, now),
+            condition(said("NamesAccepted", "False", reason, message), old, now),
+            condition(said("Established", "False", "NotAccepted", "not all names are accepted"), old, now),
         ]
         accepted = {"plural": names["plural"], "kind": ""}
     else:
         conditions = [
-            condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", old, now),
-            condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted", old, now),
+            condition(said("NamesAccepted", "True", "NoConflicts", "no conflicts found"), old, now),
+            condition(
+                said("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"), old, now
+            ),
         ]
         accepted = dict(names)
     known = {c["type"] for c in conditions}

@@ -117,7 +117,11 @@ def build(schema: Any, known: dict[int, Node | None] | None = None) -> Node | No
 
 def _build(schema: Json, known: dict[int, Node | None]) -> Node | None:
     rules = tuple(compile_rule(rule) for rule in schema.get("x-kubernetes-validations") or ())
-    properties = {key: node for key, inner in (schema.get("properties") or {}).items() if (node := build(inner, known)) is not None}
+    properties = {
+        key: node
+        for key, inner in (schema.get("properties") or {}).items()
+        if (node := build(inner, known)) is not None
+    }
     items, additional = build(schema.get("items"), known), build(schema.get("additionalProperties"), known)
     if not (rules or properties or items or additional):
         return None

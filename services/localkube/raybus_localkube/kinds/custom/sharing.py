@@ -16,8 +16,15 @@ class Sharing:
 
     def share(self, value: Any) -> Any:
         if isinstance(value, dict):
-            shared = {key: self.share(item) for key, item in value.items() if key != "description" or not isinstance(item, str)}
-            mark: Any = tuple((key, id(item) if isinstance(item, (dict, list)) else (type(item), item)) for key, item in shared.items())
+            shared = {
+                key: self.share(item)
+                for key, item in value.items()
+                if key != "description" or not isinstance(item, str)
+            }
+            mark: Any = tuple(
+                (key, id(item) if isinstance(item, (dict, list)) else (type(item), item))
+                for key, item in shared.items()
+            )
             return self._remember(mark, shared)
         if isinstance(value, list):
             items = [self.share(item) for item in value]

@@ -38,8 +38,9 @@ class Version:
         return schema | {"properties": properties}
 
     def subresources(self) -> dict[str, tuple[str, ...]]:
-        verbs = ("get", "patch", "update")
-        return ({"status": verbs} if self.has_status else {}) | ({"scale": verbs} if self.scale else {})
+        verbs: tuple[str, ...] = ("get", "patch", "update")
+        names = [name for name, present in (("status", self.has_status), ("scale", bool(self.scale))) if present]
+        return dict.fromkeys(names, verbs)
 
 
 class CustomStrategy(Strategy):
@@ -124,7 +125,9 @@ class CustomStrategy(Strategy):
         found = jsonpath.find(obj, f".{path}")
         if not found or found[0] is None:
             return None
-        return {True: "true", False: "false"}.get(found[0], str(found[0])) if isinstance(found[0], bool) else str(found[0])
+        return (
+            {True: "true", False: "false"}.get(found[0], str(found[0])) if isinstance(found[0], bool) else str(found[0])
+        )
 
     def columns(self, version: str) -> Sequence[Column]:
         given = self.versions[version].columns
@@ -134,7 +137,13 @@ class CustomStrategy(Strategy):
         return [
             Column("Name", "string", "name"),
             *(
-                Column(c["name"], c["type"], c.get("format", ""), c.get("description") or prefix + c["jsonPath"], c.get("priority", 0))
+                Column(
+                    c["name"],
+                    c["type"],
+                    c.get("format", ""),
+                    c.get("description") or prefix + c["jsonPath"],
+                    c.get("priority", 0),
+                )
                 for c in given
             ),
         ]

@@ -40,7 +40,7 @@ def type_of(value: Any) -> str:
         return "integer"
     if isinstance(value, float):
         return "number"
-    return {str: "string", list: "array"}.get(type(value), "object")
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
 def fits(value: Any, wanted: str) -> bool:
@@ -94,10 +94,17 @@ class Validator:
         if options is not None and value not in options:
             shown = [option if isinstance(option, str) else orjson.dumps(option).decode() for option in options]
             self.causes.append(not_supported(path, value, shown))
-        for group, problem in (("anyOf", "must validate at least one schema (anyOf)"), ("oneOf", "must validate one and only one schema (oneOf)")):
+        for group, problem in (
+            ("anyOf", "must validate at least one schema (anyOf)"),
+            ("oneOf", "must validate one and only one schema (oneOf)"),
+        ):
             branches = schema.get(group)
             if branches and not self.branch(value, branches, path, exactly_one=group == "oneOf"):
-                self.causes.append(invalid(path, type_of(value) if isinstance(value, (dict, list)) else value, f"{path} in body {problem}"))
+                self.causes.append(
+                    invalid(
+                        path, type_of(value) if isinstance(value, (dict, list)) else value, f"{path} in body {problem}"
+                    )
+                )
         for branch in schema.get("allOf") or ():
             self.check(value, branch, path)
         if "not" in schema and passes(value, schema["not"], path):
@@ -193,7 +200,9 @@ class Validator:
             self.causes.append(invalid(path, value, f"{path} in body should be a multiple of {number(step)}"))
         limit = {"int32": 1 << 31, "int64": 1 << 63}.get(schema.get("format") or "")
         if limit and schema.get("type") == "integer" and not -limit <= value < limit:
-            message = f"Invalid value: {quote(value)}: {path} in body must be of type {schema['format']}: {quote(value)}"
+            message = (
+                f"Invalid value: {quote(value)}: {path} in body must be of type {schema['format']}: {quote(value)}"
+            )
             self.causes.append(Cause(path, "FieldValueInvalid", message))
 
 
