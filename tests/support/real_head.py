@@ -34,7 +34,7 @@ def real_head(folder: Path) -> Iterator[str]:
     ]  # fmt: skip
     environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_DEDUP_LOGS": "0"}
     with (folder / "head.log").open("wb") as log:
-        head = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        head = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder, start_new_session=True)
         try:
             _wait_for(ports[1], head)
             yield f"127.0.0.1:{ports[1]}"
