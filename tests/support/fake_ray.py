@@ -78,9 +78,6 @@ class FakeHead:
         self.jobs.clear()
         self.session = f"session_{uuid.uuid4().hex[:8]}"
 
-    def count(self, method: str, path: str = "") -> int:
-        return sum(1 for seen, where, _ in self.requests if seen == method and where.startswith(path))
-
 
 class FakeRay:
     """`heads` by host name; a host that is not there gets `default`, and 502 if that is None."""

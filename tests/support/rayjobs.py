@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -184,8 +183,3 @@ def merged(target: Any, patch: Any) -> Any:
         else:
             out[key] = merged(out.get(key), value)
     return out
-
-
-def with_fact(seen: JobWorld, **changes: Any) -> JobWorld:
-    assert seen.poll is not None
-    return dataclasses.replace(seen, poll=dataclasses.replace(seen.poll, **changes))
