@@ -60,7 +60,7 @@ def test_an_upgrade_strategy_of_a_jobs_cluster():
 def test_what_comes_later_is_said_and_not_half_done(change, named):
     gates = {"RayJobDeletionPolicy", "RayClusterNetworkPolicy", "RayClusterMTLS", "RayClusterHistoryServer"}
     event = _only_event(cluster(**change), gates=frozenset(gates))
-    assert event.event_reason == "UnsupportedRayClusterSpec"
+    assert event.event_reason == "NotSupported"
     assert named in event.note
 
 
@@ -68,7 +68,7 @@ def test_the_older_annotation_for_fault_tolerance_and_the_serve_service():
     for key in ("ray.io/ft-enabled", "ray.io/enable-serve-service"):
         root = cluster()
         root["metadata"]["annotations"] = {key: "true"}
-        assert _only_event(root).event_reason == "UnsupportedRayClusterSpec"
+        assert _only_event(root).event_reason == "NotSupported"
 
 
 def test_contradicting_conditions():

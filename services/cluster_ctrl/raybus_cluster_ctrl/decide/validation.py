@@ -15,7 +15,7 @@ from raybus_cluster_ctrl.decide.world import ClusterWorld
 METADATA = "InvalidRayClusterMetadata"
 SPEC = "InvalidRayClusterSpec"
 STATUS = "InvalidRayClusterStatus"
-UNSUPPORTED = "UnsupportedRayClusterSpec"
+UNSUPPORTED = "NotSupported"
 
 
 @dataclass(frozen=True, slots=True)
