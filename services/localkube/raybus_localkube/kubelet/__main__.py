@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import socket
 import sys
@@ -25,7 +26,7 @@ from raybus_localkube.kubelet.materials import Materials
 from raybus_localkube.kubelet.node_client import NodeClient
 from raybus_localkube.kubelet.podworker import PodWorker
 from raybus_localkube.kubelet.services import Services, api_address
-from raybus_localkube.node import shims, syscalls
+from raybus_localkube.node import sandbox, shims, syscalls
 from raybus_localkube.node.protocol import ContainerRecord, NodeError
 
 _log = get_logger(component="kubelet")
@@ -41,8 +42,16 @@ def main() -> int:
     except config.ConfigError as error:
         print(f"kubelet: {error}", file=sys.stderr)  # noqa: T201 -- this is a command
         return 1
+    folder = Path(options.dir).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = sandbox.lock(folder, "kubelet")
+    except (sandbox.NodeStartError, OSError) as error:
+        print(f"kubelet: {error}", file=sys.stderr)  # noqa: T201 -- this is a command
+        return 1
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(options, settings, Path(options.dir).absolute()))
+        asyncio.run(_serve(options, settings, folder))
+    os.close(held)
     return 0
 
 

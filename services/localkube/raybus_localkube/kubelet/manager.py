@@ -20,6 +20,7 @@ from raybus_localkube.kubelet.podworker import PodWorker
 from raybus_localkube.node.protocol import ContainerRecord, NodeError
 
 _log = get_logger(component="kubelet")
+REVIVE_S = 5.0
 
 
 class Manager:
@@ -32,6 +33,7 @@ class Manager:
         self._records: list[ContainerRecord] = []
         self._ips: dict[str, str] = {}
         self._schedule = asyncio.Event()
+        self._failed = asyncio.Event()
         self.on_node_back: Callable[[], None] = lambda: None
 
     def find(self, namespace: str, name: str) -> PodWorker | None:
@@ -53,6 +55,7 @@ class Manager:
             group.create_task(self._watch_pods())
             group.create_task(self._follow_node())
             group.create_task(self._bind_all())
+            group.create_task(self._revive())
 
     # The node
 
@@ -110,7 +113,8 @@ class Manager:
             self._schedule.set()
         elif pod["spec"].get("nodeName") == self._context.node_name:
             self._waiting.pop(uid, None)
-            self._own(uid, pod)
+            if uid in self._workers or not self._failed.is_set():
+                self._own(uid, pod)
         else:
             self._waiting.pop(uid, None)
 
@@ -133,6 +137,21 @@ class Manager:
         self._schedule.set()  # what it held is free
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a pod's worker failed", pod=task.get_name(), exc_info=error)
+            self._failed.set()
+
+    async def _revive(self) -> None:
+        """Workers that failed begin anew, with what the node and the API server know."""
+        while True:
+            await self._failed.wait()
+            await asyncio.sleep(REVIVE_S)
+            with contextlib.suppress(NodeError, errors.KubeError):
+                field = f"spec.nodeName={self._context.node_name}"
+                pods = await self._context.client.list_all(kinds.POD, field_selector=field)
+                await self._learn_node()
+                self._failed.clear()
+                for pod in pods:
+                    if podspec.uid(pod) not in self._workers:
+                        self._seen(pod)
 
     def _gone(self, uid: str) -> None:
         self._waiting.pop(uid, None)

@@ -91,7 +91,11 @@ class PodWorker:
             return
         if known.run.attempt > record["attempt"] or not known.run.running:
             return
-        self._set(record["name"], lifecycle.ended(known, adoption.run_of(record)))
+        after = lifecycle.ended(known, adoption.run_of(record))
+        self._set(record["name"], after)
+        if after.backoff.delay and not self._pod["metadata"].get("deletionTimestamp"):
+            note = f"Back-off restarting failed container {record['name']}"
+            self._context.event(self._pod, "Warning", "BackOff", "Restart", note)
 
     def node_is_back(self, records: Iterable[ContainerRecord], ip: str) -> None:
         self._view = adoption.lost(self._view, records, ip, _now())

@@ -13,7 +13,7 @@ from raybus.domain import quantities
 from raybus_localkube.kubelet.podspec import Container
 from raybus_localkube.kubelet.resources import Machine
 
-MEMORY_MIN = 512 << 20
+SHARE_MIN = 1 << 30
 SHARE = 4  # a container without limits and requests is told a quarter of the memory
 _NUM_CPUS = re.compile(r"--num-cpus[= ](\d+)")
 
@@ -21,11 +21,12 @@ _NUM_CPUS = re.compile(r"--num-cpus[= ](\d+)")
 def size(container: Container, env: Mapping[str, str], machine: Machine) -> tuple[float, int]:
     """(cores, bytes): limits, else requests, else a share of the machine. Never fewer cores than Ray is told to have."""
     cpu = _amount(container, "cpu") or max(1.0, machine.cpus / 2)
-    told = _NUM_CPUS.search(env.get("KUBERAY_GEN_RAY_START_CMD", ""))
+    start = " ".join([env.get("KUBERAY_GEN_RAY_START_CMD", ""), *(container.get("args") or ())])
+    told = _NUM_CPUS.search(start)
     if told:
         cpu = max(cpu, float(told.group(1)))
-    memory = int(_amount(container, "memory")) or max(machine.memory // SHARE, 2 * MEMORY_MIN)
-    return cpu, min(max(memory, MEMORY_MIN), machine.memory)
+    memory = int(_amount(container, "memory")) or max(machine.memory // SHARE, SHARE_MIN)
+    return cpu, min(memory, machine.memory)
 
 
 def _amount(container: Mapping[str, Any], name: str) -> float:

@@ -45,7 +45,7 @@ def main() -> int:
     tools = folder / "node" / "bin"
     shims.install(tools)
     layout = host.layout(tools)
-    inner = sandbox.fork_inside(lambda: _run(folder, layout, sockets))
+    inner = sandbox.fork_inside(lambda: _run(folder, layout, sockets, options.cluster_domain))
     port = sockets.proxy.getsockname()[1]
     for unused in (sockets.requests, sockets.proxy, sockets.dial):
         unused.close()
@@ -69,22 +69,22 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(folder: Path, layout: HostLayout, sockets: sandbox.Sockets) -> int:
+def _run(folder: Path, layout: HostLayout, sockets: sandbox.Sockets, domain: str) -> int:
     """In the sandbox, as its process 1."""
     syscalls.set_process_name("raybus-node")
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
     network.set_up_node()
-    asyncio.run(_serve(folder, layout, sockets))
+    asyncio.run(_serve(folder, layout, sockets, domain))
     return 0
 
 
-async def _serve(folder: Path, layout: HostLayout, sockets: sandbox.Sockets) -> None:
+async def _serve(folder: Path, layout: HostLayout, sockets: sandbox.Sockets, domain: str) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    names = Names()
+    names = Names(domain)
     virtual = VirtualAddresses(names)
 
     def exited(record: ContainerRecord) -> None:

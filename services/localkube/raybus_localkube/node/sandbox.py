@@ -36,13 +36,13 @@ class Sockets:
     dial: socket.socket
 
 
-def lock(folder: Path) -> int:
-    """One node per folder. Raises NodeStartError."""
-    descriptor = os.open(folder / "node.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+def lock(folder: Path, what: str = "node") -> int:
+    """One node, and one kubelet, per folder. Raises NodeStartError."""
+    descriptor = os.open(folder / f"{what}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise NodeStartError(f"a node runs in {folder} already; stop it, or choose another --dir") from None
+        raise NodeStartError(f"a {what} runs in {folder} already; stop it, or choose another --dir") from None
     return descriptor
 
 

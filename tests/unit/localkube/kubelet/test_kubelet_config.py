@@ -185,6 +185,7 @@ def test_names_in_the_pod() -> None:
     [
         ({"limits": {"cpu": "2", "memory": "4Gi"}}, "", 2, 4 * GIB),
         ({"requests": {"cpu": "500m", "memory": "1Gi"}}, "", 0.5, GIB),
+        ({"limits": {"cpu": "1", "memory": "300Mi"}}, "", 1, 300 << 20),
         ({"limits": {"cpu": "200m"}}, "ray start --num-cpus=3 --block", 3, 4 * GIB),
         ({}, "", 2, 4 * GIB),
         ({"limits": {"memory": "64Gi"}}, "", 2, 16 * GIB),
