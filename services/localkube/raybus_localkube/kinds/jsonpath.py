@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 TOKEN = re.compile(
-    r"""\.([\w-]+|\*) | \['([^']*)'\] | \["([^"]*)"\] | \[(\*|-?\d+)\] | \[\?\(\s*@((?:\.[\w-]+)+)\s*==\s*(?:'([^']*)'|"([^"]*)"|(\w+))\s*\)\]""",
+    r"""\.([\w\0-]+|\*) | \['([^']*)'\] | \["([^"]*)"\] | \[(\*|-?\d+)\] | \[\?\(\s*@((?:\.[\w-]+)+)\s*==\s*(?:'([^']*)'|"([^"]*)"|(\w+))\s*\)\]""",
     re.VERBOSE,
 )
 Step = tuple[str, Any]
@@ -22,7 +22,7 @@ def parse(text: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     position = 0
     while position < len(source):
-        found = TOKEN.match(source, position) or re.compile(r"\.([^.\[]+)").match(source, position)
+        found = TOKEN.match(source, position)
         if found is None:
             raise ValueError(f"unsupported JSONPath: {text}")
         steps.append(step(found))
@@ -31,7 +31,7 @@ def parse(text: str) -> tuple[Step, ...]:
 
 
 def step(found: re.Match[str]) -> Step:
-    groups: list[Any] = [*found.groups(), *([None] * 8)]
+    groups = found.groups()
     name = next((g for g in groups[:3] if g is not None), None)
     if name is not None:
         return ("each", None) if name == "*" else ("field", name.replace("\0", "."))
