@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,3 @@ async def event_with(kube: KubeClient, namespace: str, name: str, reason: str) -
 
 def kill(process: int) -> None:
     os.kill(process, signal.SIGKILL)
-
-
-Check = Callable[[], Awaitable[object]]

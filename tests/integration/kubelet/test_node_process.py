@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import raybus_localkube
-from support.localnode import answers, ask, free_port, processes_with, wait_until
+from support.localnode import LocalNode, answers, ask, free_port, processes_with, wait_until
 
 pytestmark = pytest.mark.timeout(60)
 PLAIN_UID = 12345
@@ -35,12 +35,8 @@ def spawn(
     folder: Path, *arguments: str, before: tuple[str, ...] = (), python: str = sys.executable, **env: str
 ) -> subprocess.Popen[bytes]:
     command = [*before, python, "-m", "raybus_localkube.node", "--dir", str(folder), *arguments]
-    with (folder.parent / f"{folder.name}.log").open("wb") as log:
+    with (folder / "node.log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **env})
-
-
-def said(folder: Path) -> str:
-    return (folder.parent / f"{folder.name}.log").read_text()
 
 
 def start_one(folder: Path, marker: str, argv: list[str], **more: Any) -> dict[str, Any]:
@@ -68,7 +64,7 @@ def test_a_plain_user_without_capabilities_can_run_pods(folder: Path) -> None:
     packages = os.pathsep.join([*site.getsitepackages(), str(Path(raybus_localkube.__file__).parents[1])])
     node = spawn(folder, before=before, python=SYSTEM_PYTHON, PYTHONPATH=packages)
     try:
-        wait_until(lambda: answers(folder), "the node answers", node, folder.parent / f"{folder.name}.log")
+        wait_until(lambda: answers(folder), "the node answers", node, folder / "node.log")
         marker = secrets.token_hex(8)
         container = start_one(folder, marker, ["python3", "-m", "http.server", "8000"])
         assert container["running"], container
@@ -186,3 +182,13 @@ def test_sigkill_of_process_one_ends_a_container_at_once(folder: Path) -> None:
     finally:
         node.terminate()
         node.wait(15)
+
+
+def test_one_kubelet_per_folder(local_node: LocalNode) -> None:
+    command = ["raybus_localkube.kubelet", "--dir", str(local_node.folder), "--kubeconfig", local_node.kubeconfig]
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert "a kubelet runs in" in done.stderr
+    missing = [*command[:3], "--kubeconfig", str(local_node.folder / "none")]
+    done = subprocess.run([sys.executable, "-m", *missing], capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, "no such file" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
