@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,12 @@ class LocalNode:
         )
 
     def start_kubelet(self) -> None:
+        port = free_port()
         self.kubelet = self._spawn(
-            "raybus_localkube.kubelet", "--kubeconfig", self.kubeconfig, "--node-name", NODE_NAME
-        )
+            "raybus_localkube.kubelet", "--kubeconfig", self.kubeconfig, "--node-name", NODE_NAME, "--log-port", str(port)
+        )  # fmt: skip
+        log = self.folder / "raybus_localkube.kubelet.log"
+        wait_until(lambda: healthy(port), "the kubelet is registered", self.kubelet, log)
 
     def _spawn(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [self._python, "-m", module, "--dir", str(self.folder), *arguments]
@@ -141,6 +145,14 @@ def ask(folder: Path, op: str, **fields: Any) -> dict[str, Any]:
             stream.flush()
             answer: dict[str, Any] = json.loads(stream.readline())
             return answer
+
+
+def healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def wait_until(

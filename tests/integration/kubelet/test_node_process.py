@@ -125,7 +125,7 @@ def test_the_node_ends_with_its_supervisor(folder: Path) -> None:
     try:
         wait_until(lambda: answers(folder), "the node answers", supervisor)
         start_one(folder, marker, ["sh", "-c", "sleep 1000 & sleep 1001"])
-        assert len(processes_with(f"MARK={marker}")) == 3
+        wait_until(lambda: len(processes_with(f"MARK={marker}")) == 3, "its processes run")
     finally:
         supervisor.kill()
         supervisor.wait(10)
