@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from raybus.api import crds
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
 from raybus_localkube.server.process import Server
@@ -62,3 +64,62 @@ async def bare(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         async with KubeClient(load(request.getfixturevalue("bare_apiserver"))) as client:
             yield client
         await asyncio.sleep(TLS_GOODBYE_S)
+
+
+class ServerProcess:
+    """`python -m raybus_localkube.server` over one folder; `kill` and `start` again as a crash does."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder, self.arguments = folder, arguments
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    def start(self) -> float:
+        """Seconds until it was ready."""
+        self.kubeconfig.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "raybus_localkube.server", "--dir", str(self.folder), *self.arguments]
+        began = time.monotonic()
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        while not self.kubeconfig.exists():  # written last
+            assert self.process.poll() is None, (self.folder / "server.log").read_text()
+            assert time.monotonic() < began + 30, "the server does not get ready"
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def kubectl(self, *words: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        program = Path(sys.executable).parent / "kubectl"
+        env = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
+        done = subprocess.run(
+            [program, *words], input=stdin, capture_output=True, text=True, timeout=60, env=env, check=False
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server process of this test alone."""
+    one = ServerProcess(tmp_path)
+    one.start()
+    yield one
+    if one.process is not None and one.process.poll() is None:
+        one.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server process with our definitions, for tests that keep to their own namespace."""
+    one = ServerProcess(tmp_path_factory.mktemp("server"))
+    one.start()
+    one.kubectl("create", "-f", "-", stdin=crds.as_yaml())
+    yield one
+    one.stop()
