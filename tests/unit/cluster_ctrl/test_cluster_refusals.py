@@ -51,7 +51,7 @@ def test_an_upgrade_strategy_of_a_jobs_cluster():
         ({"gcsFaultToleranceOptions": {}}, "gcsFaultToleranceOptions"),
         ({"upgradeStrategy": {"type": "Recreate"}}, "upgradeStrategy"),
         ({"workerGroupSpecs": [group("tpu", numOfHosts=2)]}, "numOfHosts above 1 (group tpu)"),
-        ({"workerGroupSpecs": [group("idle", suspend=True)]}, "suspend of a worker group (idle)"),
+        ({"workerGroupSpecs": [group("idle", suspend=True)]}, "spec.workerGroupSpecs[].suspend true (group idle)"),
         ({"networkPolicy": {}}, "spec.networkPolicy"),
         ({"tlsOptions": {"enabled": True}}, "spec.tlsOptions"),
         ({"historyServerOptions": {}}, "spec.historyServerOptions"),

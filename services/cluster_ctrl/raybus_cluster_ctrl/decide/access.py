@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from raybus.decide.actions import (
     Action,
-    Announce,
     CreateAuthSecret,
     CreateIngress,
     CreateObject,
@@ -18,6 +17,7 @@ from raybus.decide.actions import (
 from raybus.domain import cluster_spec
 from raybus_cluster_ctrl.build import access
 from raybus_cluster_ctrl.build.target import Cluster
+from raybus_cluster_ctrl.decide import reasons
 from raybus_cluster_ctrl.decide.part import Part
 from raybus_cluster_ctrl.decide.world import ClusterWorld, Json
 
@@ -52,5 +52,4 @@ def _autoscaler(cluster: Cluster) -> list[Action]:
 def _told(kind: type[CreateObject], body: Json, reason: str) -> Action:
     name = kind.kind.kind
     note = f"{name} {body['metadata']['namespace']}/{body['metadata']['name']}"
-    announce = Announce(action="Create", done=f"Created{name}", failed=f"FailedToCreate{name}", note=note)
-    return kind(body=body, reason=reason, announce=announce)
+    return kind(body=body, reason=reason, announce=reasons.CREATE_BESIDE_HEAD[kind].announced(note))

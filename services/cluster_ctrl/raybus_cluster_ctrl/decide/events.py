@@ -11,6 +11,7 @@ from typing import Any
 from raybus.decide.actions import Action, CreatePod, DeletePod, RecordEvent
 from raybus.decide.outcome import Outcome, Result
 from raybus.domain import labels
+from raybus_cluster_ctrl.decide import reasons
 from raybus_cluster_ctrl.decide.world import ClusterWorld
 
 Json = Mapping[str, Any]
@@ -36,17 +37,16 @@ def _group_of(action: CreatePod | DeletePod) -> str:
 
 def _event(world: ClusterWorld, key: tuple[bool, type[Action], str], found: list[Outcome]) -> Action:
     done, kind, group = key
-    verb = "Create" if kind is CreatePod else "Delete"
     role = "Head" if group == labels.HEAD_GROUP else "Worker"
+    deed = reasons.PODS[kind, role]
+    verb = deed.verb
     namespace = world.present.namespace
     names = [outcome.action.name for outcome in found if isinstance(outcome.action, CreatePod | DeletePod)]
     if done:
-        reason = f"{verb}d{role}Pod"
         lone = f"{verb}d {role.lower()} Pod {namespace}/{names[0]}"
         several = f"{verb}d {len(names)} Pods of group {group}: {_listed(names)}"
         why = "" if verb == "Create" else f": {found[0].action.reason}"
     else:
-        reason = f"FailedTo{verb}{role}Pod"
         lone = f"Failed to {verb.lower()} {role.lower()} Pod {namespace}/{names[0]}"
         several = f"Failed to {verb.lower()} {len(names)} {role.lower()} Pods of group {group}: {_listed(names)}"
         why = f": {found[0].message}"
@@ -54,8 +54,8 @@ def _event(world: ClusterWorld, key: tuple[bool, type[Action], str], found: list
         reason=lone if len(names) == 1 else several,
         regarding=world.present.root,
         type="Normal" if done else "Warning",
-        event_reason=reason,
-        action=verb,
+        event_reason=deed.done if done else deed.failed,
+        action=deed.verb,
         note=_cut((lone if len(names) == 1 else several) + why),
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from raybus.decide.actions import Announce, CreateService
+from raybus.decide.actions import CreateService
 from raybus.domain import services
+from raybus_cluster_ctrl.decide import reasons
 from raybus_cluster_ctrl.decide.part import Part
 from raybus_cluster_ctrl.decide.policy import Policy
 from raybus_cluster_ctrl.decide.world import ClusterWorld
@@ -16,10 +17,5 @@ def decide(world: ClusterWorld, policy: Policy) -> Part:
     body = services.head_service(
         cluster.name, cluster.namespace, cluster.spec, cluster.owner, cluster_ip=policy.cluster_ip_head_service
     )
-    announce = Announce(
-        action="Create",
-        done="CreatedService",
-        failed="FailedToCreateService",
-        note=f"head Service {cluster.namespace}/{body['metadata']['name']}",
-    )
+    announce = reasons.CREATE_SERVICE.announced(f"head Service {cluster.namespace}/{body['metadata']['name']}")
     return Part(actions=(CreateService(body=body, reason="there is no head Service", announce=announce),))

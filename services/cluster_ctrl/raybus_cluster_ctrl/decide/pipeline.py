@@ -53,15 +53,15 @@ def conclude(world: ClusterWorld, outcomes: tuple[Outcome, ...], /, *, policy: P
 
 
 def _said(world: ClusterWorld, refused: Refusal) -> Plan:
-    if not refused.event_reason:
+    if refused.complaint is None:
         return Plan(notes=(refused.words,))
     cluster = world.present
     event = RecordEvent(
         reason=refused.words,
         regarding=cluster.root,
         type="Warning",
-        event_reason=refused.event_reason,
-        action="Validate",
+        event_reason=refused.complaint.reason,
+        action=refused.complaint.verb,
         note=f"{cluster.namespace}/{cluster.name}: {refused.words}"[: events.NOTE_MAX],
     )
     return Plan(steps=((event,),), notes=(refused.words,))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from raybus.decide.actions import Action, Announce, DeleteRayCluster, DeleteRayJob
+from raybus.decide.actions import Action, DeleteRayCluster, DeleteRayJob
 from raybus.decide.plan import NOTHING, Plan
 from raybus.domain import times
+from raybus_job_ctrl.decide import reasons
 from raybus_job_ctrl.decide.policy import Policy
 from raybus_job_ctrl.decide.world import JobWorld
 
@@ -41,12 +42,7 @@ def _delete_cluster(world: JobWorld) -> Action:
         uid=meta["uid"],
         propagation="Foreground",  # gone means that its Pods are gone
         reason="the job has ended and its cluster's time to live is over",
-        announce=Announce(
-            action="Delete",
-            done="DeletedRayCluster",
-            failed="FailedToDeleteRayCluster",
-            note=f"RayCluster {meta['namespace']}/{meta['name']}",
-        ),
+        announce=reasons.DELETE_CLUSTER.announced(f"RayCluster {meta['namespace']}/{meta['name']}"),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from raybus.decide.actions import Action, PatchRayJobStatus, Reconsider, RecordEvent
 from raybus.decide.outcome import Outcome
 from raybus.decide.plan import NOTHING, Plan
+from raybus.decide.reasons import NOT_SUPPORTED, Complaint
 from raybus.domain import cluster_spec
 from raybus_job_ctrl.decide import status as made
 from raybus_job_ctrl.decide import unsupported, validation
@@ -28,20 +29,20 @@ def decide(world: JobWorld, /, *, policy: Policy, now: datetime) -> Plan:
     if cluster_spec.managed_elsewhere(world.spec):
         return NOTHING
     if text := unsupported.KINDS.get(world.key.kind):
-        return NOTHING if world.deleting else _warned(world, unsupported.EVENT, text)
+        return NOTHING if world.deleting else _warned(world, NOT_SUPPORTED, text)
     if world.deleting:
         return deletion(world, policy, now)
     if problem := _problem(world, policy):
         news = made.invalid(world.status, problem.text) != world.status
-        return _warned(world, problem.event, problem.text) if news else NOTHING
+        return _warned(world, problem.complaint, problem.text) if news else NOTHING
     text = unsupported.problem_of(world)
     if text and _out_of_reach(world):
-        return _warned(world, unsupported.EVENT, text)
+        return _warned(world, NOT_SUPPORTED, text)
     if world.deployment is None:
         word = world.status.get("jobDeploymentStatus")
-        return _warned(world, unsupported.EVENT, f"not supported yet: status.jobDeploymentStatus: {word}")
+        return _warned(world, NOT_SUPPORTED, f"not supported yet: status.jobDeploymentStatus: {word}")
     plan = STATES[world.deployment].act(world, policy, now)
-    return dataclasses.replace(plan, steps=((_warning(world, unsupported.EVENT, text),), *plan.steps)) if text else plan
+    return dataclasses.replace(plan, steps=((_warning(world, NOT_SUPPORTED, text),), *plan.steps)) if text else plan
 
 
 def conclude(world: JobWorld, outcomes: tuple[Outcome, ...], /, *, policy: Policy, now: datetime) -> Plan:
@@ -98,16 +99,16 @@ def _out_of_reach(world: JobWorld) -> bool:
     return world.deployment in TERMINAL and spec.get("deletionStrategy") is not None
 
 
-def _warned(world: JobWorld, reason: str, text: str) -> Plan:
-    return Plan(steps=((_warning(world, reason, text),),), notes=(text,))
+def _warned(world: JobWorld, complaint: Complaint, text: str) -> Plan:
+    return Plan(steps=((_warning(world, complaint, text),),), notes=(text,))
 
 
-def _warning(world: JobWorld, reason: str, text: str) -> Action:
+def _warning(world: JobWorld, complaint: Complaint, text: str) -> Action:
     return RecordEvent(
         regarding=world.root,
         type="Warning",
-        event_reason=reason,
-        action="Validate",
+        event_reason=complaint.reason,
+        action=complaint.verb,
         note=f"{world.key.namespace}/{world.key.name}: {text}",
         reason=text,
     )

@@ -13,28 +13,31 @@ from raybus_job_ctrl.decide.world import JobWorld
 
 Json = Mapping[str, Any]
 
-EVENT = "NotSupported"
 KINDS: Mapping[str, str] = {
     "RayService": "kind RayService is not supported yet: nothing is done with this object",
     "RayCronJob": "kind RayCronJob is not supported yet: nothing is done with this object",
 }
 
-_Test = Callable[[Json], bool]
-_FIELDS: tuple[tuple[str, _Test], ...] = (
-    ("clusterSelector", lambda spec: bool(spec.get("clusterSelector"))),
-    ("submissionMode", lambda spec: spec.get("submissionMode") in (Mode.INTERACTIVE, Mode.SIDECAR)),
-    ("suspend", lambda spec: bool(spec.get("suspend"))),
-    ("backoffLimit", lambda spec: (spec.get("backoffLimit") or 0) > 0),
-    ("activeDeadlineSeconds", lambda spec: spec.get("activeDeadlineSeconds") is not None),
-    ("preRunningDeadlineSeconds", lambda spec: spec.get("preRunningDeadlineSeconds") is not None),
-    ("deletionStrategy", lambda spec: spec.get("deletionStrategy") is not None),
+# The field, when it asks for something that is not there, and how to find that in the spec.
+FIELDS: tuple[tuple[str, str, Callable[[Json], bool]], ...] = (
+    ("clusterSelector", "given", lambda spec: bool(spec.get("clusterSelector"))),
+    (
+        "submissionMode",
+        f"{Mode.INTERACTIVE} or {Mode.SIDECAR}",
+        lambda spec: spec.get("submissionMode") in (Mode.INTERACTIVE, Mode.SIDECAR),
+    ),
+    ("suspend", "true", lambda spec: bool(spec.get("suspend"))),
+    ("backoffLimit", "above 0", lambda spec: (spec.get("backoffLimit") or 0) > 0),
+    ("activeDeadlineSeconds", "given", lambda spec: spec.get("activeDeadlineSeconds") is not None),
+    ("preRunningDeadlineSeconds", "given", lambda spec: spec.get("preRunningDeadlineSeconds") is not None),
+    ("deletionStrategy", "given", lambda spec: spec.get("deletionStrategy") is not None),
 )
 
 
 def problem_of(world: JobWorld) -> str:
     """What is asked for and not supported; empty if nothing is."""
     spec = world.spec
-    asked = [f"spec.{field}: {_shown(spec[field])}" for field, test in _FIELDS if test(spec)]
+    asked = [f"spec.{field}: {_shown(spec[field])}" for field, _, test in FIELDS if test(spec)]
     return f"not supported yet: {', '.join(asked)}; leave it out" if asked else ""
 
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from raybus.decide.reasons import Complaint
 from raybus.domain import cluster_validation, names
 from raybus_job_ctrl.build import request, runtime_env, submitter
 from raybus_job_ctrl.build.head_service import dashboard_port
+from raybus_job_ctrl.decide import reasons
 from raybus_job_ctrl.decide.policy import Policy
 from raybus_job_ctrl.decide.table import Mode
 from raybus_job_ctrl.decide.world import JobWorld
@@ -22,26 +24,24 @@ Json = Mapping[str, Any]
 Rule = Callable[[JobWorld, Policy], str]
 
 NAME_MAX = names.MAX_CLUSTER_NAME - 6  # room for "-" and five characters
-METADATA = "InvalidRayJobMetadata"
-SPEC = "InvalidRayJobSpec"
 METADATA_SINCE = (2, 6, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`event` is the reason of the Warning, `text` what is wrong and what to do."""
+    """`complaint` is the kind of Warning, `text` what is wrong and what to do."""
 
-    event: str
+    complaint: Complaint
     text: str
 
 
 def problem_of(world: JobWorld, policy: Policy, *, first: bool) -> Problem | None:
     """The first problem; `first` while nothing was made yet."""
     if text := cluster_validation.metadata_problem(world.meta["name"], NAME_MAX):
-        return Problem(event=METADATA, text=text)
+        return Problem(complaint=reasons.METADATA, text=text)
     rules: Iterable[Rule] = (*RULES, *FIRST_RULES) if first else RULES
     text = next((found for rule in rules if (found := rule(world, policy))), "")
-    return Problem(event=SPEC, text=text) if text else None
+    return Problem(complaint=reasons.SPEC, text=text) if text else None
 
 
 def _time_to_live(world: JobWorld, _: Policy) -> str:

@@ -5,9 +5,10 @@ The Job submits once, however often its Pods are replaced. Its end is a hint; wh
 
 from __future__ import annotations
 
-from raybus.decide.actions import Action, Announce, CreateJob, PatchJob, SubmitRayJob
+from raybus.decide.actions import Action, CreateJob, PatchJob, SubmitRayJob
 from raybus.domain import times
 from raybus_job_ctrl.build.submitter import submitter_job
+from raybus_job_ctrl.decide import reasons
 from raybus_job_ctrl.decide.modes.mode import Helper, Missing
 from raybus_job_ctrl.decide.policy import Policy
 from raybus_job_ctrl.decide.table import Reason
@@ -27,13 +28,7 @@ class K8sJobMode:
             submission_id=world.submission_id,
             login_shell=policy.login_shell,
         )
-        name = f"{world.key.namespace}/{world.key.name}"
-        announce = Announce(
-            action="Create",
-            done="CreatedRayJobSubmitter",
-            failed="FailedToCreateRayJobSubmitter",
-            note=f"Job {name}",
-        )
+        announce = reasons.CREATE_SUBMITTER.announced(f"Job {world.key.namespace}/{world.key.name}")
         return (CreateJob(body=body, reason="the cluster is ready and nothing submits the job", announce=announce),)
 
     def prepared(self, world: JobWorld) -> bool:

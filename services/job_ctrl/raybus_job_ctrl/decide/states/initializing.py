@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from raybus.decide.actions import Announce, CreateRayCluster
+from raybus.decide.actions import CreateRayCluster
 from raybus.decide.plan import Plan
 from raybus_job_ctrl.build.cluster import ray_cluster
 from raybus_job_ctrl.build.head_service import dashboard_address
+from raybus_job_ctrl.decide import reasons
 from raybus_job_ctrl.decide import status as made
 from raybus_job_ctrl.decide.modes import mode_of
 from raybus_job_ctrl.decide.move import Move
@@ -23,12 +24,7 @@ def act(world: JobWorld, policy: Policy, now: datetime) -> Plan:  # noqa: ARG001
         create = CreateRayCluster(
             body=ray_cluster(world.root, name),
             reason="the job's cluster does not exist",
-            announce=Announce(
-                action="Create",
-                done="CreatedRayCluster",
-                failed="FailedToCreateRayCluster",
-                note=f"RayCluster {world.key.namespace}/{name}",
-            ),
+            announce=reasons.CREATE_CLUSTER.announced(f"RayCluster {world.key.namespace}/{name}"),
         )
         return Plan(steps=((create,),), notes=(f"RayCluster {name} is made",))
     address = _address(world, policy)

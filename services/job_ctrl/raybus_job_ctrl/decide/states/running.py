@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from raybus.decide.actions import Action, Announce, CreateService, PatchRayJob, PatchService, Reconsider, SubmitRayJob
+from raybus.decide.actions import Action, CreateService, PatchRayJob, PatchService, Reconsider, SubmitRayJob
 from raybus.decide.outcome import Outcome, Result
 from raybus.decide.plan import Plan, WatchRayJob, earliest
 from raybus.domain import labels, owners
 from raybus_job_ctrl.build.head_service import endpoint, job_head_service, name_of
+from raybus_job_ctrl.decide import reasons, verdict
 from raybus_job_ctrl.decide import status as made
-from raybus_job_ctrl.decide import verdict
 from raybus_job_ctrl.decide.modes import mode_of
 from raybus_job_ctrl.decide.move import Move
 from raybus_job_ctrl.decide.policy import Policy
@@ -114,7 +114,7 @@ def _head_service(world: JobWorld, policy: Policy) -> tuple[Action, ...]:
     note = f"Service {world.key.namespace}/{name}"
     wanted = job_head_service(world.root, world.cluster, cluster_ip=policy.head_cluster_ip)
     if world.head_service is None:
-        announce = Announce(action="Create", done="CreatedService", failed="FailedToCreateService", note=note)
+        announce = reasons.CREATE_SERVICE.announced(note)
         return (CreateService(body=wanted, reason="the RayJob's own address does not exist", announce=announce),)
     meta, spec = world.head_service["metadata"], world.head_service.get("spec") or {}
     selected = (spec.get("selector") or {}).get(labels.CLUSTER)
@@ -129,6 +129,6 @@ def _head_service(world: JobWorld, policy: Policy) -> tuple[Action, ...]:
             resource_version=meta["resourceVersion"],
             patch={"spec": {**wanted["spec"], **address}},
             reason=f"the RayJob's own address leads to cluster {selected}",
-            announce=Announce(action="Update", done="UpdatedService", failed="FailedToUpdateService", note=note),
+            announce=reasons.UPDATE_SERVICE.announced(note),
         ),
     )
