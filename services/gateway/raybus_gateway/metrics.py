@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter
-
 from raybus.bus.transport import Bus
 from raybus.observe.metrics import ServiceMetrics
 from raybus_gateway.gateway import Gateway
@@ -12,17 +10,11 @@ from raybus_gateway.gateway import Gateway
 class GatewayMetrics(ServiceMetrics):
     def __init__(self) -> None:
         super().__init__("gateway")
-        self._published = Counter(
-            "raybus_gateway_published",
-            "Messages written to object streams.",
-            ["controller", "operation"],
-            registry=self.registry,
+        self._published = self.counter(
+            "raybus_gateway_published", "Messages written to object streams.", ("controller", "operation")
         )
-        self._interrupted = Counter(
-            "raybus_gateway_interruptions",
-            "Lists and watches that failed and were retried.",
-            ["kind"],
-            registry=self.registry,
+        self._interrupted = self.counter(
+            "raybus_gateway_interruptions", "Lists and watches that failed and were retried.", ("kind",)
         )
 
     def published(self, controller: str, op: str) -> None:

@@ -52,3 +52,8 @@ def update(what: str, meaning: str) -> Deed:
 NOT_SUPPORTED = Complaint(
     reason="NotSupported", meaning="the object asks for what this release does not do; the note names the field"
 )
+PARKED = Complaint(
+    reason="ReconcileParked",
+    verb="Reconcile",
+    meaning="a bug of Raybus: no decision can be made on the object, so it is left alone until it changes",
+)

@@ -1,13 +1,16 @@
 """Prometheus metrics of a service, in a registry of its own; rendered when somebody asks, never in the background.
 
-A new metric of controllers belongs in `ControllerMetrics`; one of another service in that service, on `ServiceMetrics.registry`.
-Values that already live somewhere (a queue's length, a marker's age) are read through `watch` at the scrape.
+Where a new one belongs: what is counted in every controller in `ControllerMetrics`; what already lives somewhere in a controller
+(a queue's length, a marker's age) in raybus.runtime.readiness, through `watch`, read at the scrape; what only one service has in
+that service's metrics.py. `make docs` brings it into docs/reference/metrics.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -30,27 +33,53 @@ class _Watched(Collector):
         return [family for family in (make() for make in self.families) if family is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric as /metrics shows it, without its values."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    text: str
+
+
 class ServiceMetrics:
     def __init__(self, service: str) -> None:
         self.registry = CollectorRegistry()
+        self.described: list[Described] = []
         self._watched = _Watched()
         self.registry.register(self._watched)
         ProcessCollector(registry=self.registry)
-        build = Gauge("raybus_build_info", "The running version.", ["service", "version"], registry=self.registry)
+        build = self._gauge("raybus_build_info", "The running version.", ("service", "version"))
         build.labels(service, metadata.version("raybus")).set(1)
+
+    def counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        """`name` is without `_total`, which is added where it is shown."""
+        self.described.append(Described(f"{name}_total", "counter", labels, text))
+        return Counter(name, text, labels, registry=self.registry)
+
+    def seconds(self, name: str, text: str) -> Histogram:
+        """A histogram of times, in seconds."""
+        self.described.append(Described(name, "histogram", (), text))
+        return Histogram(name, text, buckets=PASS_BUCKETS_S, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        self.described.append(Described(name, "gauge", labels, text))
+        return Gauge(name, text, labels, registry=self.registry)
 
     def watch(
         self, name: str, text: str, read: Callable[[], Reading], *, label: str = "", counter: bool = False
     ) -> None:
         """Add a gauge (or counter) whose value `read` gives at each scrape; with `label`, one value per label value."""
+        labels = (label,) if label else ()
+        shown = f"{name}_total" if counter else name
+        self.described.append(Described(shown, "counter" if counter else "gauge", labels, text))
 
         def make() -> Metric | None:
             reading = read()
             if reading is None:
                 return None
-            family = (CounterMetricFamily if counter else GaugeMetricFamily)(
-                name, text, labels=[label] if label else []
-            )
+            family = (CounterMetricFamily if counter else GaugeMetricFamily)(name, text, labels=labels)
             for value, number in reading.items() if isinstance(reading, Mapping) else [("", reading)]:
                 family.add_metric([value] if label else [], number)
             return family
@@ -66,20 +95,10 @@ class ControllerMetrics(ServiceMetrics):
 
     def __init__(self, controller: str) -> None:
         super().__init__(controller)
-        registry = self.registry
-        self.passes = Counter("raybus_passes", "Passes over an object, by result.", ["result"], registry=registry)
-        self.pass_seconds = Histogram(
-            "raybus_pass_seconds", "Time of a pass, its requests included.", buckets=PASS_BUCKETS_S, registry=registry
-        )
-        self.queue_seconds = Histogram(
-            "raybus_queue_wait_seconds",
-            "Time a due key waited for a worker.",
-            buckets=PASS_BUCKETS_S,
-            registry=registry,
-        )
-        self.actions = Counter(
-            "raybus_actions", "Actions carried out, by result.", ["action", "result"], registry=registry
-        )
-        self.confirmations = Counter(
-            "raybus_confirmations", "Trees read afresh from the API server before acting.", registry=registry
+        self.passes = self.counter("raybus_passes", "Passes over an object, by result.", ("result",))
+        self.pass_seconds = self.seconds("raybus_pass_seconds", "Time of a pass, its requests included.")
+        self.queue_seconds = self.seconds("raybus_queue_wait_seconds", "Time a due key waited for a worker.")
+        self.actions = self.counter("raybus_actions", "Actions carried out, by result.", ("action", "result"))
+        self.confirmations = self.counter(
+            "raybus_confirmations", "Trees read afresh from the API server before acting."
         )

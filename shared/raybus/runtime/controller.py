@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from raybus.decide.actions import Action
+from raybus.decide.reasons import PARKED
 from raybus.decide.tree import RootKey
 from raybus.domain.identity import fnv1a32, partition
 from raybus.observe.logging import get_logger
@@ -297,4 +298,4 @@ class Controller(Generic[W]):
                 note = (
                     f"Raybus cannot decide on this object and leaves it alone until it changes. This is a bug: {what}"
                 )
-                self._ports.events.record(tree.root, "Warning", "ReconcileParked", "Reconcile", note)
+                self._ports.events.record(tree.root, "Warning", PARKED.reason, PARKED.verb, note)

@@ -41,6 +41,8 @@ def watch(
     mirror: Mirror,
     controller: Controller[Any],
     owned: Callable[[], frozenset[int]],
+    *,
+    dropped: Callable[[], int],
 ) -> None:
     """Metrics of what already lives in these objects; read at the scrape."""
 
@@ -57,3 +59,4 @@ def watch(
     metrics.watch(
         "raybus_parked_keys", "Trees left alone after repeated bugs.", lambda: controller.backoff.parked_count
     )
+    metrics.watch("raybus_history_dropped", "History records not stored.", dropped, counter=True)

@@ -98,9 +98,8 @@ class Replica(Generic[W]):
             ttl_s=settings.lease_ttl_s,
             clock=clock,
         )
-        readiness.watch(metrics, bus, self.mirror, self.controller, self.leases.owned)
-        metrics.watch(
-            "raybus_history_dropped", "History records not stored.", lambda: self.history.dropped, counter=True
+        readiness.watch(
+            metrics, bus, self.mirror, self.controller, self.leases.owned, dropped=lambda: self.history.dropped
         )
 
     # Mirror, controller and leases need each other; these three break the circle.

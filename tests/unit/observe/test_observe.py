@@ -10,6 +10,7 @@ import aiohttp
 import orjson
 import pytest
 import structlog
+from prometheus_client.parser import text_string_to_metric_families
 
 from raybus.observe import logging as our_logging
 from raybus.observe.health import Check, HealthPortError, HealthServer
@@ -108,6 +109,24 @@ class TestMetrics:
         text = metrics.render()
         assert b'raybus_passes_total{result="done"} 1.0' in text
         assert b'raybus_actions_total{action="CreatePod",result="done"} 2.0' in text
+
+    def test_what_is_shown_is_described_with_its_labels(self) -> None:
+        metrics = ControllerMetrics("raycluster")
+        metrics.watch("raybus_age", "Ages.", lambda: {"Pod": 1.5}, label="kind")
+        metrics.watch("raybus_lost", "Lost ones.", lambda: 1, counter=True)
+        metrics.passes.labels("done").inc()
+        metrics.actions.labels("CreatePod", "done").inc()
+
+        shown = {}
+        for family in text_string_to_metric_families(metrics.render().decode()):
+            labels = {key for sample in family.samples for key in sample.labels if key != "le"}
+            shown[family.name] = (family.type, labels, family.documentation)
+        ours = {name: about for name, about in shown.items() if name.startswith("raybus_") and "created" not in name}
+
+        described = {
+            each.name.removesuffix("_total"): (each.type, set(each.labels), each.text) for each in metrics.described
+        }
+        assert described == ours
 
     def test_two_services_in_one_process_do_not_share_a_registry(self) -> None:
         ControllerMetrics("a").passes.labels("done").inc()

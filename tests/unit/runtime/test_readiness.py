@@ -88,7 +88,9 @@ async def test_more_due_trees_than_the_limit(bench: Bench) -> None:
 
 
 async def test_metrics_tell_the_same(bench: Bench) -> None:
-    readiness.watch(bench.metrics, bench.bus, bench.outside.mirror, bench.controller, lambda: bench.owned)
+    readiness.watch(
+        bench.metrics, bench.bus, bench.outside.mirror, bench.controller, lambda: bench.owned, dropped=lambda: 3
+    )
     await bench.own(0, 3)
 
     text = bench.metrics.render().decode()
@@ -97,3 +99,4 @@ async def test_metrics_tell_the_same(bench: Bench) -> None:
     assert "raybus_nats_connected 1.0" in text
     assert 'raybus_marker_age_seconds{kind="Pod"} 1.0' in text
     assert "raybus_probes 0.0" in text
+    assert "raybus_history_dropped_total 3.0" in text
