@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,14 +12,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from raybus.cli import background
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
-from raybus.cli.local import start_ticks
+from raybus.cli.folder import read_json
 from raybus.runtime import child
 from raybus_localkube.daemon import Daemon, Folder, Options, open_folder
-
-START_S = 150.0
-STOP_S = 60.0
-LOOK_S = 0.05
 
 app = typer.Typer(
     name="localkube",
@@ -52,12 +45,13 @@ def up_command(
     if foreground:
         asyncio.run(Daemon(folder, options, tell=lambda: typer.echo(folder.kubeconfig)).run())
         return
-    if not alive(record_of(folder)):
-        spawned = spawn(folder, options)
-        wait_ready(folder, spawned)
-    else:
-        wait_ready(folder, None)
+    if folder.place.running():
+        background.until_ready(folder.place, None)
         check_same(folder, options)
+    else:
+        given = {"dir": str(folder.root), "port": options.port, "kubelet": options.kubelet}
+        command = child.python("raybus_localkube.daemon", json.dumps(given))
+        background.until_ready(folder.place, background.spawn(folder.place, command))
     typer.echo(folder.kubeconfig)
 
 
@@ -65,17 +59,8 @@ def up_command(
 def down_command(directory: Dir) -> None:
     """Stop what runs in this folder; its state stays. Nothing to stop is success."""
     folder = open_folder(directory)
-    record = record_of(folder)
-    if not alive(record):
-        err.print(f"nothing runs in {folder.root}")
-        return
-    os.kill(record["pid"], signal.SIGTERM)
-    ends = time.monotonic() + STOP_S
-    while alive(record):
-        if time.monotonic() > ends:
-            raise UserError(f"process {record['pid']} does not end", f"see the logs in {folder.logs}", EXIT_ENVIRONMENT)
-        time.sleep(LOOK_S)
-    err.print(f"stopped; the state stays in {folder.root}")
+    stopped = background.stop(folder.place)
+    err.print(f"stopped; the state stays in {folder.root}" if stopped else f"nothing runs in {folder.root}")
 
 
 @app.command("status")
@@ -86,8 +71,8 @@ def status_command(
     if output not in ("table", "json"):
         raise UserError(f"no output {output!r}", "table or json")
     folder = open_folder(directory)
-    running = alive(record_of(folder))
-    services = read(folder.state).get("services", []) if running else []
+    running = bool(folder.place.running())
+    services = read_json(folder.state).get("services", []) if running else []
     if output == "json":
         typer.echo(
             json.dumps({"dir": str(folder.root), "kubeconfig": str(folder.kubeconfig), "services": services}, indent=2)
@@ -113,57 +98,9 @@ def show(folder: Folder, services: list[dict[str, Any]]) -> None:
     typer.echo(f"kubeconfig: {folder.kubeconfig}")
 
 
-def read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-    return found
-
-
-def record_of(folder: Folder) -> dict[str, Any]:
-    return read(folder.record)
-
-
-def alive(record: dict[str, Any]) -> bool:
-    """Whether the very process that wrote the record still runs: its pid may belong to another one by now."""
-    try:
-        return bool(record) and start_ticks(record["pid"]) == record["start_ticks"]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def spawn(folder: Folder, options: Options) -> subprocess.Popen[bytes]:
-    """The daemon, in a session of its own."""
-    folder.record.unlink(missing_ok=True)
-    given = {"dir": str(folder.root), "port": options.port, "kubelet": options.kubelet}
-    command = child.python("raybus_localkube.daemon", json.dumps(given))
-    with (folder.logs / "localkube.log").open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)  # noqa: S603 -- our own module
-
-
-def wait_ready(folder: Folder, spawned: subprocess.Popen[bytes] | None) -> None:
-    """Until the daemon says that all is ready. UserError with its own words if it cannot."""
-    ends = time.monotonic() + START_S
-    while time.monotonic() < ends:
-        record = record_of(folder)
-        if error := record.get("error"):
-            raise UserError(error["message"], error["hint"], error["code"])
-        if record.get("phase") == "ready" and alive(record):
-            return
-        if spawned is not None and spawned.poll() is not None:
-            raise UserError(
-                f"the background process ended with code {spawned.returncode}",
-                f"its log: {folder.logs / 'localkube.log'}",
-                EXIT_ENVIRONMENT,
-            )
-        time.sleep(LOOK_S)
-    raise UserError(f"not ready after {START_S:.0f} s", f"see the logs in {folder.logs}", EXIT_ENVIRONMENT)
-
-
 def check_same(folder: Folder, options: Options) -> None:
     """Whoever asks for another port than the running one has to know."""
-    running = read(folder.ports).get("kube")
+    running = read_json(folder.ports).get("kube")
     if options.port and running != options.port:
         hint = f"stop it with `localkube down --dir {folder.root}` first"
         raise UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 import typer
@@ -38,10 +38,10 @@ def fail(error: UserError) -> NoReturn:
     raise typer.Exit(error.code)
 
 
-def run(work: Coroutine[Any, Any, int]) -> NoReturn:
-    """Run a command to its exit code. A user's mistake, a silent API server and Ctrl-C end it with one message."""
+def end(work: Callable[[], int]) -> NoReturn:
+    """Do the work and end with its exit code. A user's mistake, a silent API server and Ctrl-C end it with one message."""
     try:
-        code = asyncio.run(work)
+        code = work()
     except UserError as error:
         fail(error)
     except KubeError as error:
@@ -49,3 +49,8 @@ def run(work: Coroutine[Any, Any, int]) -> NoReturn:
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     raise typer.Exit(code)
+
+
+def run(work: Coroutine[Any, Any, int]) -> NoReturn:
+    """Run a command that awaits to its exit code."""
+    end(lambda: asyncio.run(work))

@@ -6,20 +6,18 @@ Everything started here dies with this process, also when it is killed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import json
-import os
-import signal
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from raybus.cli import local
+from raybus.cli.background import Foreground
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli.folder import drawn_ports, write_atomically
 from raybus.cli.health import serve_ready
-from raybus.cli.layout import Layout, free_ports, ports, require_free, write_atomically
+from raybus.cli.layout import PORT_NAMES, Layout
 from raybus.cli.local import UpOptions
 from raybus.runtime.supervisor import Supervisor, SupervisorError
 
@@ -27,107 +25,46 @@ PREPARE_S = 90.0
 
 
 class Daemon:
-    """One `raybus up` in one folder."""
+    """What one `raybus up` serves in one folder."""
 
     def __init__(self, layout: Layout, options: UpOptions) -> None:
         self._layout = layout
         self._options = options
-        self._stop = asyncio.Event()
+        self._ready = False
 
-    async def run(self) -> int:
-        """Until SIGTERM or SIGINT; the exit code. What goes wrong at the start is told here and to who waits for it."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        with _alone(self._layout):
-            self._record("starting")
-            try:
-                await self._serve()
-            except UserError as error:
-                self._record("failed", {"message": error.message, "hint": error.hint, "code": error.code})
-                raise
-            self._layout.daemon.unlink(missing_ok=True)
-        return 0
+    def facts(self) -> dict[str, Any]:
+        """What others may want to know of the running process."""
+        return {
+            "kubeconfig": self._options.kubeconfig or str(self._layout.kubeconfig),
+            "local": not self._options.kubeconfig,
+            "health_port": self._options.health_port,
+        }
 
-    async def _serve(self) -> None:
+    async def serve(self, process: Foreground) -> None:
+        """Start all in order, say when they are ready, and stay until the process is told to end."""
         if not self._options.kubeconfig:
             await _require_host()
-        known = self._ports()
+        named = {"kube": self._options.port} if self._options.port else {}
+        known = drawn_ports(self._layout.ports, PORT_NAMES, named)
         write_atomically(self._layout.nats_config, local.nats_config(self._layout, known))
         base = Supervisor(local.base_processes(self._layout, known, self._options), self._layout.base_state)
         services = Supervisor(local.services(self._layout, known, self._options), self._layout.state)
         async with serve_ready(self._options.health_port, (base, services), lambda: self._ready):
             try:
-                await self._unless_stopped(base.start())
-                await self._unless_stopped(_prepare(local.prepare_command(self._layout, known, self._options)))
-                await self._unless_stopped(services.start())
-                self._ready = not self._stop.is_set()
+                await process.unless_stopped(base.start())
+                await process.unless_stopped(_prepare(local.prepare_command(self._layout, known, self._options)))
+                await process.unless_stopped(services.start())
+                self._ready = not process.stopping.is_set()
                 if self._ready:
-                    self._record("ready")
+                    process.ready()
                     say("all services are ready")
-                await self._stop.wait()
+                await process.stopping.wait()
             except SupervisorError as error:
                 raise UserError(str(error), "mend what it names; `raybus up` again", EXIT_ENVIRONMENT) from None
             finally:
                 self._ready = False
                 await services.stop()
                 await base.stop()
-
-    _ready = False
-
-    def _ports(self) -> dict[str, int]:
-        """The ports of this folder; those that were drawn before but are taken now are drawn again, a named one is not."""
-        known = ports(self._layout)
-        if self._options.port:
-            require_free(self._options.port, "--port")
-            known["kube"] = self._options.port
-        for name, port in known.items():
-            try:
-                require_free(port, name)
-            except UserError:
-                known[name] = free_ports(1)[0]
-        write_atomically(self._layout.ports, json.dumps(known))
-        return known
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work unless SIGTERM comes first."""
-        doing = asyncio.create_task(work, name="start")
-        stopping = asyncio.create_task(self._stop.wait(), name="stop")
-        try:
-            await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                doing.result()
-        finally:
-            doing.cancel()
-            stopping.cancel()
-            await asyncio.gather(doing, stopping, return_exceptions=True)
-
-    def _record(self, phase: str, error: dict[str, Any] | None = None) -> None:
-        record = {
-            "pid": os.getpid(),
-            "start_ticks": local.start_ticks(os.getpid()),
-            "phase": phase,
-            "kubeconfig": self._options.kubeconfig or str(self._layout.kubeconfig),
-            "local": not self._options.kubeconfig,
-            "health_port": self._options.health_port,
-            "error": error,
-        }
-        write_atomically(self._layout.daemon, json.dumps(record))
-
-
-@contextlib.contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    """Hold the folder's lock; the kernel frees it when the process dies."""
-    with (layout.root / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                f"another Raybus runs in {layout.root}",
-                "`raybus status` shows it; stop it with `raybus down`, or choose another folder with --dir",
-                EXIT_ENVIRONMENT,
-            ) from None
-        yield
 
 
 async def _require_host() -> None:
@@ -172,12 +109,13 @@ def main() -> int:
     """`python -m raybus.cli.daemon OPTIONS`, OPTIONS being JSON: {"dir", "options"}. Small, for it lives as long as the services."""
     given = json.loads(sys.argv[1])
     layout = Layout(Path(given["dir"]))
-    options = UpOptions(**given["options"])
+    daemon = Daemon(layout, UpOptions(**given["options"]))
     try:
-        return asyncio.run(Daemon(layout, options).run())
+        asyncio.run(Foreground(layout.place, daemon.facts()).run(daemon.serve))
     except UserError as error:
         say(f"error: {error.message}\n       {error.hint}")
         return error.code
+    return 0
 
 
 if __name__ == "__main__":

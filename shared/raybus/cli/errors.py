@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-# Exit codes of `raybus`: 0 done or SUCCEEDED.
+from collections.abc import Mapping
+
 EXIT_JOB_FAILED = 1
 EXIT_USAGE = 2
 EXIT_JOB_STOPPED = 3
 EXIT_ENVIRONMENT = 4
 EXIT_INTERRUPTED = 130
+
+EXIT_CODES: Mapping[int, str] = {
+    0: "done; of a job: SUCCEEDED",
+    EXIT_JOB_FAILED: "the job FAILED",
+    EXIT_USAGE: "a file, a flag or an object is not valid",
+    EXIT_JOB_STOPPED: "the job was STOPPED",
+    EXIT_ENVIRONMENT: "this machine or the cluster does not allow it: something is missing, does not answer or is not ready",
+    EXIT_INTERRUPTED: "interrupted with Ctrl-C",
+}
 
 
 class UserError(Exception):

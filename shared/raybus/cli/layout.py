@@ -5,18 +5,17 @@ Ports are drawn once and kept in `ports.json`, so that a kubeconfig stays valid 
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli import kube_processes
+from raybus.cli.background import Place
+from raybus.cli.folder import make_private
 
 # A unix socket's path may have 107 bytes; the longest one below the folder needs this many.
 MAX_DIR_LENGTH = 80
-PORT_NAMES = ("nats", "nats_monitor", "kube", "kubelet", "proxy", "gateway", "cluster_ctrl", "job_ctrl")
+PORT_NAMES = ("nats", "nats_monitor", *kube_processes.PORT_NAMES, "gateway", "cluster_ctrl", "job_ctrl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,11 @@ class Layout:
         return self.root / "services.json"
 
     @property
-    def daemon(self) -> Path:
-        return self.root / "daemon.json"
+    def place(self) -> Place:
+        """Of the long-lived process of `raybus up`."""
+        return Place(
+            command="raybus", root=self.root, record=self.root / "daemon.json", log=self.root / "logs" / "raybus.log"
+        )
 
     @property
     def logs(self) -> Path:
@@ -74,67 +76,6 @@ def default_dir() -> Path:
 
 def open_layout(directory: Path | None) -> Layout:
     """Make the folder, private to the user. UserError if it cannot be used."""
-    root = (directory or default_dir()).expanduser().absolute()
-    if len(os.fsencode(root)) > MAX_DIR_LENGTH:
-        raise UserError(
-            f"the path of the folder is too long for unix sockets: {root}",
-            f"choose one of at most {MAX_DIR_LENGTH} bytes with --dir",
-            EXIT_ENVIRONMENT,
-        )
-    layout = Layout(root)
-    try:
-        for path in (root, layout.logs, layout.nats, layout.kube):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = root / ".writable"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise UserError(
-            f"cannot use the folder {root}: {error.strerror}", "choose another with --dir", EXIT_ENVIRONMENT
-        ) from None
+    layout = Layout((directory or default_dir()).expanduser().absolute())
+    make_private(layout.root, (layout.logs, layout.nats, layout.kube), MAX_DIR_LENGTH)
     return layout
-
-
-def ports(layout: Layout, names: Iterable[str] = PORT_NAMES) -> dict[str, int]:
-    """The port of each process, drawn once for this folder."""
-    known: dict[str, int] = {}
-    if layout.ports.exists():
-        known = {str(name): int(port) for name, port in json.loads(layout.ports.read_text()).items()}
-    missing = [name for name in names if name not in known]
-    if missing:
-        known |= dict(zip(missing, free_ports(len(missing)), strict=True))
-        write_atomically(layout.ports, json.dumps(known))
-    return known
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
-
-
-def require_free(port: int, what: str) -> None:
-    """UserError if something listens on 127.0.0.1:port already."""
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind(("127.0.0.1", port))
-        except OSError:
-            raise UserError(
-                f"port {port} ({what}) is in use", "choose another one, or stop what uses it", EXIT_ENVIRONMENT
-            ) from None
-
-
-def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace the file in one step, so that a kill leaves the old or the new text."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    temporary.replace(path)

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import nkeys
 
+from raybus.cli import kube_processes
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
-from raybus.cli.layout import Layout, write_atomically
+from raybus.cli.folder import write_atomically
+from raybus.cli.layout import Layout
 from raybus.runtime import child
 from raybus.runtime.child import ProcessSpec
 
@@ -63,7 +64,7 @@ def base_processes(layout: Layout, ports: Mapping[str, int], options: UpOptions)
     """NATS, and without a kubeconfig the local API server, node and kubelet."""
     processes = [_nats(layout, ports)]
     if not options.kubeconfig:
-        processes += [_localkube(layout, ports), _node(layout, ports), _kubelet(layout, ports)]
+        processes += kube_processes.processes(layout.kube, layout.logs, ports, node=True)
     return processes
 
 
@@ -84,48 +85,6 @@ def _nats(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
         ready_url=f"http://127.0.0.1:{ports['nats_monitor']}/healthz?js-enabled-only=true",
         ready_timeout_s=READY_S,
         ports={"nats": ports["nats"], "monitor": ports["nats_monitor"]},
-    )
-
-
-def _localkube(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
-    return ProcessSpec(
-        name="localkube",
-        argv=child.python("raybus_localkube.server", "--dir", str(layout.kube), "--port", str(ports["kube"])),
-        log_file=layout.logs / "localkube.log",
-        ready_url=f"https://127.0.0.1:{ports['kube']}/readyz",
-        ready_timeout_s=READY_S,
-        ports={"api": ports["kube"]},
-    )
-
-
-def _node(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
-    return ProcessSpec(
-        name="node",
-        argv=child.python("raybus_localkube.node", "--dir", str(layout.kube), "--proxy-port", str(ports["proxy"])),
-        log_file=layout.logs / "node.log",
-        ready_file=layout.kube / "node.sock",
-        ready_timeout_s=READY_S,
-        ports={"proxy": ports["proxy"]},
-    )
-
-
-def _kubelet(layout: Layout, ports: Mapping[str, int]) -> ProcessSpec:
-    return ProcessSpec(
-        name="kubelet",
-        argv=child.python(
-            "raybus_localkube.kubelet",
-            "--dir",
-            str(layout.kube),
-            "--kubeconfig",
-            str(layout.kubeconfig),
-            "--log-port",
-            str(ports["kubelet"]),
-        ),
-        log_file=layout.logs / "kubelet.log",
-        ready_url=f"http://127.0.0.1:{ports['kubelet']}/healthz",
-        ready_timeout_s=READY_S,
-        depends_on=("localkube", "node"),
-        ports={"logs": ports["kubelet"]},
     )
 
 
@@ -191,36 +150,9 @@ def use_proxy(layout: Layout) -> None:
     os.environ["HTTP_PROXY"] = proxy_of(layout)
 
 
-def daemon_record(layout: Layout) -> dict[str, Any]:
-    """What the running `raybus up` says about itself; {} if there is none."""
-    try:
-        record: dict[str, Any] = json.loads(layout.daemon.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-    return record if _alive(record) else {}
-
-
-def running(layout: Layout) -> bool:
-    return bool(daemon_record(layout))
-
-
-def _alive(record: Mapping[str, Any]) -> bool:
-    """Whether that very process still runs: a pid may have been given to another one since."""
-    try:
-        stat = Path(f"/proc/{record['pid']}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return bool(stat.rpartition(")")[2].split()[19] == record["start_ticks"])
-
-
-def start_ticks(pid: int) -> str:
-    """When the process began, in the kernel's ticks: with the pid it names one process for good."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-
-
 def kubeconfig_of(layout: Layout) -> str:
     """The kubeconfig that the running Raybus serves. UserError if none runs."""
-    record = daemon_record(layout)
+    record = layout.place.running()
     if not record:
         raise UserError(
             f"no Raybus runs in {layout.root}",

@@ -79,13 +79,13 @@ def up_command(
     )
     if foreground:
         up.stay(_layout(directory), options)
-    console.run(up.up(_layout(directory), options))
+    console.end(lambda: up.up(_layout(directory), options))
 
 
 @app.command("down")
 def down_command(directory: Dir = None) -> None:
     """Stop everything that `raybus up` or `raybus run` started. State stays in the folder."""
-    console.run(up.down(_layout(directory)))
+    console.end(lambda: up.down(_layout(directory)))
 
 
 @app.command("status")
@@ -113,7 +113,7 @@ def run_command(
     async def work() -> int:
         manifest.load(file, namespace)  # a bad file is told before anything is started
         options = RunOptions(replace=replace, until_clean=until_clean, local=not kubeconfig)
-        path = kubeconfig or await _started(_layout(directory))
+        path = kubeconfig or _started(_layout(directory))
         async with KubeClient(_config(path), user_agent="raybus-cli") as client:
             return await run_file(client, file, namespace, options, _ask)
 
@@ -188,12 +188,12 @@ async def _get(client: KubeClient, what: str | None, namespace: str | None, outp
     return 0
 
 
-async def _started(layout: Layout) -> str:
+def _started(layout: Layout) -> str:
     """The kubeconfig of a local Raybus that runs, started if it does not."""
-    if not local.running(layout):
+    if not layout.place.running():
         console.tell("starting a local Raybus: an API server, NATS, the gateway and the controllers")
         console.tell(f"state and logs are in {layout.root}; `raybus down` stops it")
-    await up.start(layout, UpOptions())
+    up.start(layout, UpOptions())
     local.use_proxy(layout)
     return str(layout.kubeconfig)
 

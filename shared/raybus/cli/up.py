@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import signal
-import subprocess
-from pathlib import Path
 from typing import Any, NoReturn
 
 import aiohttp
 from rich.table import Table
 
 from raybus.cli import console, local
+from raybus.cli.background import spawn, stop, until_ready
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli.folder import read_json
 from raybus.cli.layout import Layout
 from raybus.cli.local import UpOptions
 
-START_S = 150.0
-STOP_S = 60.0
-LOOK_S = 0.1
 
-
-async def up(layout: Layout, options: UpOptions) -> int:
+def up(layout: Layout, options: UpOptions) -> int:
     """Start everything in the background and return when all are ready."""
-    was_running = local.running(layout)
-    record = await start(layout, options)
+    was_running = bool(layout.place.running())
+    record = start(layout, options)
     console.tell("runs already" if was_running else "ready")
     console.err.print(f"kubeconfig: {record['kubeconfig']}")
     if not was_running:
@@ -40,75 +34,24 @@ def stay(layout: Layout, options: UpOptions) -> NoReturn:
     os.execv(command[0], command)
 
 
-async def start(layout: Layout, options: UpOptions) -> dict[str, Any]:
+def start(layout: Layout, options: UpOptions) -> dict[str, Any]:
     """The record of the running Raybus, started in the background if there is none. UserError if it does not get ready."""
-    record = local.daemon_record(layout)
+    record = layout.place.running()
     if not record:
-        child = _spawn(layout, options)
-        return await _until_ready(layout, child)
+        return until_ready(layout.place, spawn(layout.place, local.daemon_command(layout, options)))
     if options.kubeconfig and record["kubeconfig"] != options.kubeconfig:
         raise UserError(
             f"a Raybus for {record['kubeconfig']} runs in {layout.root}",
             "stop it with `raybus down`, or choose another folder with --dir",
             EXIT_ENVIRONMENT,
         )
-    return await _until_ready(layout, None)
+    return until_ready(layout.place, None)
 
 
-def _spawn(layout: Layout, options: UpOptions) -> subprocess.Popen[bytes]:
-    """The long-lived process, in a session of its own, writing to logs/raybus.log."""
-    layout.daemon.unlink(missing_ok=True)
-    with (layout.logs / "raybus.log").open("ab") as log:
-        command = local.daemon_command(layout, options)
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-
-async def _until_ready(layout: Layout, child: subprocess.Popen[bytes] | None) -> dict[str, Any]:
-    try:
-        async with asyncio.timeout(START_S):
-            while True:
-                record = _read(layout.daemon)
-                if error := record.get("error"):
-                    raise UserError(error["message"], error["hint"], error["code"])
-                if record.get("phase") == "ready" and local.daemon_record(layout):
-                    return record
-                if child is not None and child.poll() is not None:
-                    raise UserError(
-                        f"the background process ended with code {child.returncode}",
-                        f"its log: {layout.logs / 'raybus.log'}",
-                        EXIT_ENVIRONMENT,
-                    )
-                await asyncio.sleep(LOOK_S)
-    except TimeoutError:
-        raise UserError(
-            f"not ready after {START_S:.0f} s", f"see `raybus status` and the logs in {layout.logs}", EXIT_ENVIRONMENT
-        ) from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-    return found
-
-
-async def down(layout: Layout) -> int:
+def down(layout: Layout) -> int:
     """Stop the supervisor and with it everything it started; nothing to do is success."""
-    record = local.daemon_record(layout)
-    if not record:
-        console.err.print(f"nothing runs in {layout.root}")
-        return 0
-    os.kill(record["pid"], signal.SIGTERM)
-    try:
-        async with asyncio.timeout(STOP_S):
-            while local.running(layout):
-                await asyncio.sleep(LOOK_S)
-    except TimeoutError:
-        raise UserError(
-            f"process {record['pid']} does not end", f"see {layout.logs / 'raybus.log'}", EXIT_ENVIRONMENT
-        ) from None
-    console.err.print("stopped; the state stays in " + str(layout.root))
+    stopped = stop(layout.place)
+    console.err.print(f"stopped; the state stays in {layout.root}" if stopped else f"nothing runs in {layout.root}")
     return 0
 
 
@@ -116,7 +59,7 @@ async def status(layout: Layout, output: str) -> int:
     """Print what runs. Exit code 0 if all are ready, else that of an environment error."""
     if output not in ("table", "json"):
         raise UserError(f"no output {output!r}", "table or json")
-    record = local.daemon_record(layout)
+    record = layout.place.running()
     processes = [await _asked(process) for process in _processes(layout)] if record else []
     found = {
         "running": bool(record),
@@ -135,7 +78,7 @@ async def status(layout: Layout, output: str) -> int:
 
 
 def _processes(layout: Layout) -> list[dict[str, Any]]:
-    return [each for path in (layout.base_state, layout.state) for each in _read(path).get("services", [])]
+    return [each for path in (layout.base_state, layout.state) for each in read_json(path).get("services", [])]
 
 
 async def _asked(process: dict[str, Any]) -> dict[str, Any]:

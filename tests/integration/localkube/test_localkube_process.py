@@ -142,7 +142,7 @@ def test_the_command_starts_once_shows_and_stops(tmp_path: Path) -> None:
     try:
         assert first.stdout == second.stdout == f"{folder}/kubeconfig\n", first.stderr
         shown = json.loads(run("status", "--dir", folder, "--output", "json").stdout)
-        assert [(s["name"], s["ready"]) for s in shown["services"]] == [("server", True)]
+        assert [(s["name"], s["ready"]) for s in shown["services"]] == [("localkube", True)]
         other = run(*up, "--port", "1")
         assert other.returncode == 4
         assert "runs in" in other.stderr

@@ -1,0 +1,148 @@
+"""A command's long-lived process: one per folder, started in the background or stayed in, found again by its record.
+
+The record says which process it is, how far it is and what went wrong, so that whoever started it can tell the user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli.folder import read_json, write_atomically
+
+START_S = 150.0
+STOP_S = 60.0
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """`command` is what the user typed, for messages; `log` is where the process writes."""
+
+    command: str
+    root: Path
+    record: Path
+    log: Path
+
+    def running(self) -> dict[str, Any]:
+        """The record of the process that runs now; {} if none does. A pid that belongs to another process by now does not count."""
+        record = read_json(self.record)
+        return record if record and start_ticks(record["pid"]) == record["start_ticks"] else {}
+
+
+def start_ticks(pid: int) -> str:
+    """When the process began, in the kernel's ticks: with the pid it names one process for good. Empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def spawn(place: Place, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the process in a session of its own."""
+    place.record.unlink(missing_ok=True)
+    with place.log.open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def until_ready(place: Place, child: subprocess.Popen[bytes] | None) -> dict[str, Any]:
+    """The record once all is ready. UserError with the process' own words if it does not get there."""
+    ends = time.monotonic() + START_S
+    while time.monotonic() < ends:
+        record = read_json(place.record)
+        if error := record.get("error"):
+            raise UserError(error["message"], error["hint"], error["code"])
+        if record.get("phase") == "ready" and place.running():
+            return record
+        if child is not None and child.poll() is not None:
+            raise UserError(
+                f"the background process ended with code {child.returncode}", f"its log: {place.log}", EXIT_ENVIRONMENT
+            )
+        if child is None and not record:
+            raise UserError(f"what ran in {place.root} has ended", f"its log: {place.log}", EXIT_ENVIRONMENT)
+        time.sleep(LOOK_S)
+    raise UserError(f"not ready after {START_S:.0f} s", f"see the logs in {place.log.parent}", EXIT_ENVIRONMENT)
+
+
+def stop(place: Place) -> bool:
+    """End the process and all it started; False if none runs. UserError if it does not end."""
+    record = place.running()
+    if not record:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(record["pid"], signal.SIGTERM)
+    ends = time.monotonic() + STOP_S
+    while start_ticks(record["pid"]) == record["start_ticks"]:
+        if time.monotonic() > ends:
+            raise UserError(f"process {record['pid']} does not end", f"see {place.log}", EXIT_ENVIRONMENT)
+        time.sleep(LOOK_S)
+    return True
+
+
+@dataclass(slots=True)
+class Foreground:
+    """The long-lived process itself. `facts` stand in its record for others to read."""
+
+    place: Place
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, serve: Callable[[Foreground], Awaitable[None]]) -> None:
+        """Serve until SIGTERM or SIGINT. What goes wrong is recorded for who waits, and raised as UserError."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stopping.set)
+        with self._alone():
+            self._record("starting")
+            try:
+                await serve(self)
+            except UserError as error:
+                self._record("failed", {"message": error.message, "hint": error.hint, "code": error.code})
+                raise
+            self.place.record.unlink(missing_ok=True)
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work unless SIGTERM comes first."""
+        doing = asyncio.create_task(work, name="start")
+        stopped = asyncio.create_task(self.stopping.wait(), name="stop")
+        try:
+            await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+        finally:
+            doing.cancel()
+            stopped.cancel()
+            await asyncio.gather(doing, stopped, return_exceptions=True)
+
+    def ready(self) -> None:
+        """Tell those who wait that all is there."""
+        self._record("ready")
+
+    def _record(self, phase: str, error: Mapping[str, Any] | None = None) -> None:
+        mine = {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}
+        write_atomically(self.place.record, json.dumps({**mine, **self.facts, "phase": phase, "error": error}))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder's lock; the kernel frees it when the process dies, however that goes."""
+        with (self.place.root / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(
+                    f"another {self.place.command} runs in {self.place.root}",
+                    f"`{self.place.command} down --dir {self.place.root}` stops it; --dir chooses another folder",
+                    EXIT_ENVIRONMENT,
+                ) from None
+            yield
