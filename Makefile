@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KUBE_DIR ?= /tmp/raybus-realkube
 
-.PHONY: help setup demo demo-down test test-kube lint bench night crds clean
+.PHONY: help setup demo demo-down test test-kube lint bench night crds docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -45,6 +45,9 @@ night: $(READY) ## what is too long for CI; writes tests/night/results
 
 crds: $(READY) ## write deploy/crds again from the types
 	$(BIN)/python -m raybus.api.crds deploy/crds
+
+docs: $(READY) ## write docs/reference again from the code
+	$(BIN)/python docs/generate.py
 
 clean: ## forget the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

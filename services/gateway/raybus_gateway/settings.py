@@ -9,7 +9,9 @@ from raybus.runtime.settings import ServiceSettings
 
 
 class GatewaySettings(ServiceSettings):
-    health_port: int = Field(8081, ge=0, le=65535, description="their port; 0 takes a free one")
+    health_port: int = Field(
+        8081, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0 takes a free one"
+    )
     partitions: int = Field(DEFAULT_PARTITIONS, ge=1, le=1024, description="shares of the work of a controller")
     generation: int = Field(1, ge=1, description="raise it to change the number of partitions")
     stream_replicas: int = Field(1, ge=1, le=5, description="copies that NATS keeps of each stream")

@@ -41,7 +41,9 @@ class ServiceSettings(BaseSettings):
     )
     replica_id: str = Field(default_factory=new_replica_id, description="name of this process; default <host>-<random>")
     health_host: str = Field("127.0.0.1", description="address of /healthz, /readyz and /metrics")
-    health_port: int = Field(8082, ge=0, le=65535, description="their port; 0 takes a free one")
+    health_port: int = Field(
+        8082, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0 takes a free one"
+    )
     log_format: Literal["json", "console"] = Field("json", description="json or console")
     log_level: str = Field("info", description=f"one of {', '.join(LEVELS)}")
     feature_gates: Annotated[dict[str, bool], NoDecode] = Field(

@@ -25,10 +25,10 @@ PODS: Mapping[tuple[type[Action], str], Deed] = {
 }
 CREATE_SERVICE = creation("Service", "the head Service")
 CREATE_BESIDE_HEAD: Mapping[type[CreateObject], Deed] = {
-    CreateServiceAccount: creation("ServiceAccount", "who the autoscaler is"),
-    CreateRole: creation("Role", "what the autoscaler may do"),
-    CreateRoleBinding: creation("RoleBinding", "the autoscaler gets its role"),
-    CreateIngress: creation("Ingress", "the dashboard's way in from outside"),
+    CreateServiceAccount: creation("ServiceAccount", "the autoscaler's service account"),
+    CreateRole: creation("Role", "the autoscaler's role"),
+    CreateRoleBinding: creation("RoleBinding", "that role, given to that service account"),
+    CreateIngress: creation("Ingress", "the way to the dashboard from outside"),
 }
 
 METADATA = Complaint(reason="InvalidRayClusterMetadata", meaning="the name cannot be used")
