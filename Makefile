@@ -41,7 +41,7 @@ bench: $(READY) ## the benchmarks, as ratios within one run
 	$(BIN)/python benchmarks/run.py
 
 night: $(READY) ## what is too long for CI; writes tests/night/results
-	$(BIN)/python -m tests.night
+	$(BIN)/python tests/night/run.py
 
 crds: $(READY) ## write deploy/crds again from the types
 	$(BIN)/python -m raybus.api.crds deploy/crds
