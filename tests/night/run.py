@@ -14,7 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ET  # noqa: S405 - pytest's own report, written a moment ago
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ def main() -> int:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-m", "night", f"--junitxml={report}", *sys.argv[1:]]
         code = subprocess.run(command, cwd=REPOSITORY, check=False).returncode
-        cases = list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []  # noqa: S314 - as above
+        cases = list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []
     results = HERE / "results" / f"{began:%Y-%m-%d}.md"
     results.parent.mkdir(exist_ok=True)
     results.write_text(written(began, code, cases))
@@ -42,8 +42,10 @@ def written(began: dt.datetime, code: int, cases: list[ET.Element]) -> str:
     lines = [
         f"# Night of {began:%Y-%m-%d}",
         "",
-        f"Commit {commit()}, Python {platform.python_version()}, {os.cpu_count()} cores, {seconds / 60:.0f} minutes; "
-        f"{len(cases)} tests, {len(failed)} failed, pytest ended with {code}.",
+        (
+            f"Commit {commit()}, Python {platform.python_version()}, {os.cpu_count()} cores, {seconds / 60:.0f} minutes; "
+            f"{len(cases)} tests, {len(failed)} failed, pytest ended with {code}."
+        ),
         "",
         "| test | result | seconds |",
         "|---|---|---|",
