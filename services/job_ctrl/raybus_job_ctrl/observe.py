@@ -58,11 +58,14 @@ def _head(tree: Tree, cluster: Json | None) -> str:
     """`<uid>/<restarts of the Ray container>` of the living head Pod; empty without one."""
     if cluster is None:
         return ""
-    alive = [pod for pod in tree.of("Pod") if _is_living_head(pod, cluster["metadata"]["uid"])]
+    heads = [(pod, _ray(pod, cluster)) for pod in tree.of("Pod") if _is_living_head(pod, cluster["metadata"]["uid"])]
+    alive = [(pod, ray) for pod, ray in heads if "terminated" not in (ray.get("state") or {})]
     if not alive:
         return ""
-    pod = max(alive, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]))
-    return f"{pod['metadata']['uid']}/{_restarts(pod)}"
+    pod, ray = max(
+        alive, key=lambda one: (one[0]["metadata"].get("creationTimestamp") or "", one[0]["metadata"]["name"])
+    )
+    return f"{pod['metadata']['uid']}/{int(ray.get('restartCount') or 0)}"
 
 
 def _is_living_head(pod: Json, cluster_uid: str) -> bool:
@@ -72,12 +75,15 @@ def _is_living_head(pod: Json, cluster_uid: str) -> bool:
     return not meta.get("deletionTimestamp") and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
 
 
-def _restarts(pod: Json) -> int:
-    """Of the first container, in which Ray runs."""
-    containers = (pod.get("spec") or {}).get("containers") or ()
-    ray = containers[0].get("name") if containers else None
+def _ray(pod: Json, cluster: Json) -> Json:
+    """State of Ray's container: the template's first one, found by name, since a webhook may put another before it."""
+    head = (cluster.get("spec") or {}).get("headGroupSpec") or {}
+    given = ((head.get("template") or {}).get("spec") or {}).get("containers") or ({},)
+    present = [container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()]
+    expected = given[0].get("name")
+    ray = expected if expected in present else next(iter(present), None)
     states = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((int(state.get("restartCount") or 0) for state in states if state.get("name") == ray), 0)
+    return next((state for state in states if state.get("name") == ray), {})
 
 
 def _poll(fact: Fact | None) -> Poll | None:

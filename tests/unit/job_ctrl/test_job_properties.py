@@ -212,7 +212,10 @@ class Life:
             case SubmitRayJob():
                 return self._submit(action)
             case StopRayJob():
-                pass
+                if self.head is None or not self.head.up:
+                    return Outcome(action=action, result=Result.FAILED)
+                if self.head.jobs.get(action.submission_id, "SUCCEEDED") not in ENDS:
+                    self.head.jobs[action.submission_id] = "STOPPED"
         return Outcome(action=action, result=Result.DONE)
 
     def _create(self, action: Any) -> None:
@@ -343,6 +346,31 @@ def test_a_lost_job_is_not_started_again_after_the_verdict() -> None:
     life = lived("K8sJobMode", *RUNS, "head_is_replaced", *LOOKS, *LOOKS, "submitter_submits")
     assert verdict(life) == ("Failed", "FAILED", "AppFailed")
     assert len(life.executions) == 1
+
+
+def test_an_ended_job_is_not_started_again_by_its_own_submitter() -> None:
+    """The head goes while the log of a job that has ended is still followed, and the submitter tries again."""
+    life = lived(
+        "K8sJobMode", *RUNS, ("job_goes_on", "SUCCEEDED"), *LOOKS, "head_is_replaced", "passes", "submitter_submits"
+    )
+    assert len(life.executions) == 1
+    play(life, [("passes",), *LOOKS])
+    assert verdict(life) == ("Complete", "SUCCEEDED", "")
+
+
+def test_a_job_that_nobody_could_ask_about_is_not_started_again_after_the_verdict() -> None:
+    """A lost node: silence first, the verdict, and only then another head."""
+    life = lived("K8sJobMode", *RUNS, "dashboard_flaps", *LOOKS, ("time_passes", 400), *LOOKS)
+    assert verdict(life)[::2] == ("Failed", "JobStatusCheckTimeoutExceeded")
+    play(life, [("head_is_replaced",), ("passes",), ("submitter_submits",)])
+    assert len(life.executions) == 1
+
+
+def test_what_the_submitter_started_on_the_next_head_is_stopped() -> None:
+    life = lived("K8sJobMode", *RUNS, "head_is_replaced", "submitter_submits", ("job_goes_on", "RUNNING"), *LOOKS)
+    assert verdict(life) == ("Failed", "FAILED", "AppFailed")
+    assert life.head is not None
+    assert set(life.head.jobs.values()) == {"STOPPED"}
 
 
 def test_a_submission_whose_answer_was_lost_is_not_repeated_on_the_next_head() -> None:

@@ -118,6 +118,13 @@ def test_the_living_head() -> None:
     side = head_pod()
     side["status"]["containerStatuses"].insert(0, {"name": "a-sidecar", "restartCount": 9})
     assert head(side) == "pod-1/0", "only the Ray container counts"
+    injected = head_pod(restarts=2)
+    injected["spec"]["containers"].insert(0, {"name": "proxy"})
+    injected["status"]["containerStatuses"].insert(0, {"name": "proxy", "restartCount": 9})
+    assert head(injected) == "pod-1/2", "a webhook's container in front is not Ray's"
+    beside = head_pod()
+    beside["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 1}}
+    assert head(beside) == "", "the Pod lives on for its other container, the head does not"
 
 
 def test_the_submitters_conditions() -> None:

@@ -108,6 +108,12 @@ def test_a_cluster_of_somebody_else_is_not_taken() -> None:
     assert names(decided(seen)) == ["CreateRayCluster"], "the API server refuses it, and an event says so"
 
 
+def test_nothing_is_submitted_to_a_cluster_that_is_going() -> None:
+    seen = world(ray_job(initializing()), cluster(deletionTimestamp=stamp()))
+    assert decided(seen).actions == ()
+    assert status_after(seen)["jobDeploymentStatus"] == "Initializing"
+
+
 @pytest.mark.parametrize("state", ["", "suspended", "failed"])
 def test_a_cluster_that_is_not_ready_is_awaited_and_shown(state: str) -> None:
     seen = world(ray_job(initializing()), cluster(state))
@@ -388,14 +394,68 @@ def test_a_submitter_is_kept_from_starting_a_lost_job_again() -> None:
     assert patch.patch == {"spec": {"suspend": True}}
     for end in (submitter("Complete"), submitter("Failed"), submitter(suspend=True)):
         assert decided(world(ray_job(lost), cluster(), end)).actions == ()
-    other = ended("Failed", "RUNNING", reason="JobStatusCheckTimeoutExceeded")
-    assert decided(world(ray_job(other), cluster(), submitter())).actions == ()
 
 
-def test_a_lost_jobs_cluster_goes_as_well() -> None:
+SILENT = ended("Failed", "RUNNING", reason="JobStatusCheckTimeoutExceeded")
+UNSEEN = ended("Failed", "", reason="JobStatusCheckTimeoutExceeded")
+SLOW = ended("Complete", "SUCCEEDED", reason="JobDeploymentStatusTransitionGracePeriodExceeded")
+
+
+@pytest.mark.parametrize(
+    ("status", "pods", "held"),
+    [
+        (SILENT, (head_pod(),), False),  # it may still run, and its log is followed
+        (SILENT, (head_pod("pod-2"),), True),
+        (SILENT, (), True),
+        (UNSEEN, (head_pod(),), True),
+        (SLOW, (head_pod(),), False),
+        (SLOW, (head_pod(restarts=1),), True),
+    ],
+)
+def test_after_the_verdict_nothing_is_started_any_more(status: dict, pods: tuple, *, held: bool) -> None:
+    plan = decided(world(ray_job(status, known()), cluster(), submitter(), *pods))
+    assert names(plan) == (["PatchJob"] if held else [])
+
+
+def test_a_lost_jobs_cluster_goes_even_where_its_submitter_cannot_be_held() -> None:
     lost = ray_job(ended("Failed", "FAILED", reason="AppFailed"), shutdownAfterJobFinishes=True)
     plan = decided(world(lost, cluster(), submitter()))
-    assert [[type(action) for action in step] for step in plan.steps] == [[PatchJob], [DeleteRayCluster]]
+    assert [{type(action) for action in step} for step in plan.steps] == [{PatchJob, DeleteRayCluster}]
+
+
+# Running: what is kept from happening twice
+
+
+@pytest.mark.parametrize(
+    "fact", [{"error": "refused"}, {"session": "s2"}, {"session": "s2", "record": record("SUCCEEDED")}]
+)
+def test_the_submitter_is_held_before_the_loss_of_the_head_is_told(fact: dict) -> None:
+    seen = world(ray_job(running("RUNNING"), known()), cluster(), submitter(), service(), head_pod("pod-2"), fact=fact)
+    plan = decided(seen)
+    assert names(plan) == ["PatchJob"]
+    assert only(plan, PatchJob).patch == {"spec": {"suspend": True}}
+    assert bool(plan.confirm) is ("error" in fact)
+    assert status_after(seen)["jobDeploymentStatus"] == "Failed"
+
+
+def test_a_job_that_was_started_again_on_the_next_head_is_stopped() -> None:
+    fact = {"session": "s2", "record": record("RUNNING")}
+    seen = world(ray_job(running("RUNNING"), known()), cluster(), submitter(), service(), head_pod("pod-2"), fact=fact)
+    plan = decided(seen)
+    assert set(names(plan)) == {"PatchJob", "StopRayJob"}
+    assert len(plan.steps) == 1, "side by side: neither waits for the other"
+    assert only(plan, StopRayJob).submission_id == "train-j"
+
+
+def test_an_ended_job_is_not_started_again_while_its_log_is_followed() -> None:
+    done = running("SUCCEEDED", rayJobInfo={"endTime": stamp(-5)})
+    same = world(ray_job(done, known()), cluster(), submitter(), service(), head_pod())
+    assert decided(same).actions == ()
+    gone = world(ray_job(done, known()), cluster(), submitter(), service())
+    assert names(decided(gone)) == ["PatchJob"]
+    held = world(ray_job(done, known()), cluster(), submitter(suspend=True), service())
+    assert decided(held).actions == ()
+    assert status_after(held)["jobDeploymentStatus"] == "Complete"
 
 
 # Deletion

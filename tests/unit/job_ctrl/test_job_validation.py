@@ -189,6 +189,27 @@ def test_an_edit_that_asks_for_it_does_not_stop_what_runs() -> None:
     assert concluded(world(ray_job(running("RUNNING"), clusterSelector={"ray.io/cluster": "c"}))).actions == ()
 
 
+@pytest.mark.parametrize("edit", [{"submissionMode": "SidecarMode"}, {"clusterSelector": {"ray.io/cluster": "c"}}])
+def test_an_edit_of_how_the_job_gets_to_its_cluster_comes_too_late(edit: dict) -> None:
+    """What was begun is followed to its end, and tidied up."""
+    own = cluster(labels={"ray.io/job-submission-mode": "K8sJobMode"})
+    plan = decided(world(ray_job(running("RUNNING"), **edit), own))
+    assert names(plan)[0] == "RecordEvent"
+    assert plan.probes
+    ended = running("SUCCEEDED", jobDeploymentStatus="Complete", endTime="2026-03-01T11:00:00Z")
+    plan = decided(world(ray_job(ended, shutdownAfterJobFinishes=True, **edit), own))
+    assert names(plan) == ["RecordEvent", "DeleteRayCluster"]
+
+
+def test_the_mode_that_a_job_was_begun_with_counts() -> None:
+    own = cluster(labels={"ray.io/job-submission-mode": "HTTPMode"})
+    assert world(ray_job(running("RUNNING")), own).mode == "HTTPMode"
+    assert (
+        world(ray_job(running("RUNNING")), cluster(labels={"ray.io/job-submission-mode": "odd"})).mode == "K8sJobMode"
+    )
+    assert world(ray_job(running("RUNNING"), submissionMode="HTTPMode"), cluster()).mode == "HTTPMode"
+
+
 @pytest.mark.parametrize("kind", ["RayService", "RayCronJob"])
 def test_other_kinds_get_a_warning_and_no_action(kind: str) -> None:
     root = {"kind": kind, "metadata": {"name": "x", "namespace": "ml", "uid": "u", "resourceVersion": "1"}}

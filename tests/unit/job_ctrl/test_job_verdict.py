@@ -9,6 +9,7 @@ from support.rayjobs import (
     at,
     cluster,
     concluded,
+    decided,
     head_pod,
     known,
     ray_job,
@@ -172,6 +173,36 @@ def test_a_head_that_answers_is_not_lost_whatever_its_pods_look_like(pods: tuple
     assert pair(status)[0] == "Running"
 
 
+@pytest.mark.parametrize("record_of", ["SUCCEEDED", "RUNNING", ""])
+def test_an_answer_that_does_not_say_which_head_it_is_counts_as_none(record_of: str) -> None:
+    """Something in front of Ray, or half of Ray, answers: neither the end of the job nor its loss rests on that."""
+    fact = {"session": "", "record": record(record_of) if record_of else None}
+    status = status_after(seen(running("RUNNING"), DONE, fact=fact))
+    assert pair(status) == ("Running", "RUNNING", "")
+    assert status["jobStatusCheckFailureStartTime"] == stamp()
+
+
+def test_where_heads_have_no_names_the_pod_tells_them_apart() -> None:
+    nameless = {"annotations": {"raybus.io/head-pod": "pod-1/0"}}
+    same = seen(running("RUNNING"), DONE, fact={"session": "", "record": record("SUCCEEDED")}, meta=nameless)
+    assert pair(status_after(same)) == ("Complete", "SUCCEEDED", "")
+    other = seen(
+        running("RUNNING"), DONE, head_pod("pod-2"), fact={"session": "", "record": record("SUCCEEDED")}, meta=nameless
+    )
+    plan = concluded(other)
+    assert plan.confirm
+    assert pair(plan.actions[0].status) == ("Failed", "FAILED", "AppFailed")
+
+
+def test_a_time_beyond_the_calendar_ends_the_waiting() -> None:
+    absurd = record("SUCCEEDED", end_ms=10**18)
+    status = status_after(seen(running("RUNNING"), STILL, fact={"record": absurd}))
+    assert status["rayJobInfo"]["endTime"].startswith("9999")
+    waiting = seen(running("SUCCEEDED", rayJobInfo=status["rayJobInfo"]), STILL)
+    assert decided(waiting).wake_at is not None
+    assert pair(status_after(seen(running("SUCCEEDED", rayJobInfo=status["rayJobInfo"]), DONE)))[0] == "Complete"
+
+
 def test_an_error_from_before_the_head_changed_loses_nothing() -> None:
     status = status_after(seen(running("RUNNING"), STILL, head_pod("pod-2"), fact={"error": "refused", "token": "old"}))
     assert pair(status)[0] == "Running"
@@ -220,10 +251,14 @@ def test_the_first_silence_is_stored_and_a_good_answer_takes_it_back() -> None:
     assert "jobStatusCheckFailureStartTime" not in good
 
 
-def test_not_found_neither_starts_nor_stops_the_clock() -> None:
+def test_not_found_is_an_answer_too_and_takes_the_silence_back() -> None:
     assert "jobStatusCheckFailureStartTime" not in status_after(seen(running(), STILL, fact={}))
     since = running(jobStatusCheckFailureStartTime=stamp(-100))
-    assert status_after(seen(since, STILL, fact={}))["jobStatusCheckFailureStartTime"] == stamp(-100)
+    assert "jobStatusCheckFailureStartTime" not in status_after(seen(since, STILL, fact={}))
+    old = status_after(seen(since, STILL, fact={"token": "old"}))
+    assert old["jobStatusCheckFailureStartTime"] == stamp(-100)
+    http = status_after(seen(since, fact={}, submissionMode="HTTPMode"))
+    assert http["jobStatusCheckFailureStartTime"] == stamp(-100), "there only a submission that succeeds does"
 
 
 def test_silence_for_too_long_fails_and_says_that_nobody_knows() -> None:

@@ -12,9 +12,10 @@ Json = Mapping[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """`status` as it should be now (equal to the present one: no write). `confirm` names an absence the move rests on: then
-    it may only follow a fresh read.
+    it may only follow a fresh read. `head_lost`: the job ended with its head, so nothing may start it again.
     """
 
     status: Json
     reason: str
     confirm: str = ""
+    head_lost: bool = False

@@ -94,9 +94,11 @@ def _begun(world: JobWorld) -> bool:
 def _out_of_reach(world: JobWorld) -> bool:
     """Whether what is asked for leaves nothing that Raybus could do right. A job that runs already goes on without it."""
     spec = world.spec
-    if not _begun(world) or world.mode not in MODES or spec.get("clusterSelector"):
+    if not _begun(world) or (spec.get("clusterSelector") and world.cluster is None):
         return True
-    return world.deployment in TERMINAL and spec.get("deletionStrategy") is not None
+    if world.deployment in TERMINAL:
+        return spec.get("deletionStrategy") is not None
+    return world.mode not in MODES
 
 
 def _warned(world: JobWorld, complaint: Complaint, text: str) -> Plan:

@@ -7,6 +7,7 @@ after a time limit, and then the last known state of the job stays in the status
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime, timedelta
 
 from raybus.domain import times
@@ -28,11 +29,16 @@ def judge(world: JobWorld, policy: Policy, now: datetime) -> Move:
     poll = world.poll
     if poll is None:
         return _stay(world, "Ray was not asked yet")
+    if not poll.error and world.known_session and not poll.session:
+        poll = dataclasses.replace(poll, record=None, error="what answers does not say which head it is")
     if poll.error:
         return _no_answer(world, poll, policy, now)
-    if world.known_session and poll.session and poll.session != world.known_session:
+    if another_head(world):
         words = f"the head of RayCluster {name} was replaced (session {poll.session} instead of {world.known_session})"
         return lost(world, words, now)
+    if not world.known_session and world.head_gone and world.current_poll is not None:
+        words = f"the Pod or container that ran the head of RayCluster {name} was replaced"
+        return lost(world, words, now, confirm="the head is gone")
     if poll.record is not None:
         return _told(world, poll.record, poll, policy, now)
     return _not_known(world, now)
@@ -52,7 +58,13 @@ def lost(world: JobWorld, words: str, now: datetime, *, confirm: str = "") -> Mo
         told["rayClusterStatus"] = made.EMPTY_CLUSTER
     told = made.put(told, jobStatus=JobState.FAILED if seen else JobState.UNKNOWN)
     ended = made.ended(told, Deployment.FAILED, now, reason=Reason.APP_FAILED, message=message)
-    return Move(status=ended, reason=message, confirm=confirm)
+    return Move(status=ended, reason=message, confirm=confirm, head_lost=True)
+
+
+def another_head(world: JobWorld) -> bool:
+    """Whether the last answer came from a head that never had this attempt's job from us."""
+    poll = world.poll
+    return poll is not None and bool(world.known_session and poll.session) and poll.session != world.known_session
 
 
 def identity_due(world: JobWorld) -> bool:
@@ -90,7 +102,10 @@ def _not_known(world: JobWorld, now: datetime) -> Move:
         return lost(world, words, now)
     missing = mode_of(world).missing(world)
     if missing is None:
-        return _stay(world, "Ray does not know the job yet")
+        answered = made.with_cluster(world.status, world.cluster)
+        if not mode_of(world).submits_itself:  # else only a submission that succeeds shows that Ray is in order
+            answered = made.put(answered, jobStatusCheckFailureStartTime="")
+        return Move(status=answered, reason="Ray does not know the job yet")
     told = made.with_cluster(world.status, world.cluster)
     status = made.ended(told, Deployment.FAILED, now, reason=missing.reason, message=missing.message)
     return Move(status=status, reason=missing.message, confirm=missing.confirm)
@@ -146,4 +161,9 @@ def _after_the_end(world: JobWorld, status: made.Json, policy: Policy, now: date
 def grace_end(status: made.Json, policy: Policy) -> datetime | None:
     """Until when what stands beside an ended job may go on; None while Ray's end is not known."""
     end = times.parse((status.get("rayJobInfo") or {}).get("endTime"))
-    return end + timedelta(seconds=policy.transition_grace_s) if end is not None else None
+    if end is None:
+        return None
+    try:
+        return end + timedelta(seconds=policy.transition_grace_s)
+    except OverflowError:  # a time of Ray's beyond any calendar
+        return end

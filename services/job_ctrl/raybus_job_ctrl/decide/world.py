@@ -70,6 +70,11 @@ class Submitter:
     def finished(self) -> bool:
         return self.phase in (Phase.COMPLETE, Phase.FAILED)
 
+    @property
+    def suspended(self) -> bool:
+        """It has no Pod, and gets none."""
+        return self.job is not None and bool((self.job.get("spec") or {}).get("suspend"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobWorld:
@@ -121,7 +126,10 @@ class JobWorld:
 
     @property
     def mode(self) -> str:
-        return self.spec.get("submissionMode") or Mode.K8S_JOB
+        """As noted on the cluster once there is one: an edit changes nothing about a job that was begun."""
+        marks = self.cluster["metadata"].get("labels") or {} if self.cluster is not None else {}
+        noted: str = marks.get(labels.JOB_SUBMISSION_MODE, "")
+        return noted if noted in Mode._value2member_map_ else self.spec.get("submissionMode") or Mode.K8S_JOB
 
     @property
     def cluster_spec(self) -> Json:
@@ -146,7 +154,9 @@ class JobWorld:
 
     @property
     def cluster_ready(self) -> bool:
-        return self.cluster is not None and (self.cluster.get("status") or {}).get("state") == "ready"
+        if self.cluster is None or self.cluster["metadata"].get("deletionTimestamp"):
+            return False
+        return (self.cluster.get("status") or {}).get("state") == "ready"
 
     @property
     def failing_since(self) -> datetime | None:

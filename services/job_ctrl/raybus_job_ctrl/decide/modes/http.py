@@ -35,5 +35,5 @@ class HttpMode:
     def helper(self, world: JobWorld) -> Helper:  # noqa: ARG002 - there is none
         return Helper(finished=True)
 
-    def on_head_lost(self, world: JobWorld) -> tuple[Action, ...]:  # noqa: ARG002 - there is nothing that submits
+    def hold_back(self, world: JobWorld) -> tuple[Action, ...]:  # noqa: ARG002 - there is nothing that submits
         return ()

@@ -54,16 +54,16 @@ class K8sJobMode:
         submitter = world.submitter
         began = times.parse(submitter.job["metadata"].get("creationTimestamp")) if submitter.job is not None else None
         return Helper(
-            finished=submitter.finished or submitter.phase is Phase.ABSENT,
+            finished=submitter.finished or submitter.suspended or submitter.phase is Phase.ABSENT,
             words=f"submitter Job {world.key.name} has not ended",
             began_at=began,
             finished_at=submitter.finished_at,
         )
 
-    def on_head_lost(self, world: JobWorld) -> tuple[Action, ...]:
+    def hold_back(self, world: JobWorld) -> tuple[Action, ...]:
         """A submitter that still runs would find no job on the new head and submit it again."""
         job = world.submitter.job
-        if job is None or world.submitter.phase is not Phase.ACTIVE or (job.get("spec") or {}).get("suspend"):
+        if job is None or world.submitter.phase is not Phase.ACTIVE or world.submitter.suspended:
             return ()
         meta = job["metadata"]
         return (
@@ -73,6 +73,6 @@ class K8sJobMode:
                 uid=meta["uid"],
                 resource_version=meta["resourceVersion"],
                 patch={"spec": {"suspend": True}},
-                reason="the job was lost with its head; the submitter must not start it again on the next one",
+                reason="the head that had the job is gone; the submitter must not start it again on the next one",
             ),
         )

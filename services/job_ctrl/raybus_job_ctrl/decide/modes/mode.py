@@ -50,5 +50,5 @@ class SubmissionMode(Protocol):
     def helper(self, world: JobWorld) -> Helper:
         """How what stands beside the job is doing."""
 
-    def on_head_lost(self, world: JobWorld) -> tuple[Action, ...]:
-        """What must be kept from running the job a second time on the next head."""
+    def hold_back(self, world: JobWorld) -> tuple[Action, ...]:
+        """What keeps the job from being started once more, on the next head."""

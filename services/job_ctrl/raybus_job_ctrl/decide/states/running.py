@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from raybus.decide.actions import Action, CreateService, PatchRayJob, PatchService, Reconsider, SubmitRayJob
+from raybus.decide.actions import Action, CreateService, PatchRayJob, PatchService, Reconsider, StopRayJob, SubmitRayJob
 from raybus.decide.outcome import Outcome, Result
 from raybus.decide.plan import Plan, WatchRayJob, earliest
 from raybus.domain import labels, owners
@@ -22,12 +22,16 @@ from raybus_job_ctrl.decide.world import JobWorld
 
 def act(world: JobWorld, policy: Policy, now: datetime) -> Plan:
     probes, poll_changes = _probes(world, policy, now)
+    if (judged := verdict.judge(world, policy, now)).head_lost:
+        held = _held_back(world)
+        return Plan(steps=(held,) if held else (), confirm=judged.confirm, probes=probes, notes=(judged.reason,))
     due = verdict.identity_due(world)
     submission = None if due else _submission(world)
     # Side by side: an address that cannot be made must not keep the job back.
     first = (
         *((_remember(world),) if due else ()),
         *((submission,) if submission else ()),
+        *(mode_of(world).hold_back(world) if world.job_state in ENDED and world.head_gone else ()),
         *_head_service(world, policy),
     )
     steps = [first] if first else []
@@ -59,6 +63,19 @@ def _after_submission(world: JobWorld, sent: Outcome, policy: Policy, now: datet
         failed = made.ended(status, Deployment.FAILED, now, reason=Reason.SUBMISSION_FAILED, message=message)
         return Move(status=failed, reason=message)
     return verdict.failing(world, status, f"the job could not be sent: {sent.message}", policy, now)
+
+
+def _held_back(world: JobWorld) -> tuple[Action, ...]:
+    """Before the verdict: nothing starts the job again, and what was started on the next head already is stopped."""
+    held, poll = mode_of(world).hold_back(world), world.poll
+    if world.cluster is None or poll is None or poll.record is None or poll.record.status in ENDED:
+        return held
+    stop = StopRayJob(
+        endpoint=endpoint(world.cluster, world.address),
+        submission_id=world.submission_id,
+        reason="the job was lost with its head, and was started again on the next one",
+    )
+    return (*held, stop)
 
 
 def _submission(world: JobWorld) -> SubmitRayJob | None:

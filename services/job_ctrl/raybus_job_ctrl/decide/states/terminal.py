@@ -18,9 +18,15 @@ from raybus_job_ctrl.decide.world import JobWorld
 def act(world: JobWorld, policy: Policy, now: datetime) -> Plan:
     plan = cleanup(world, policy, now)
     mode = MODES.get(world.mode)
+    held = mode.hold_back(world) if mode is not None and _might_start_again(world) else ()
+    # Side by side: a submitter that cannot be held back must not keep the cluster.
+    return dataclasses.replace(plan, steps=((*held, *plan.actions),)) if held else plan
+
+
+def _might_start_again(world: JobWorld) -> bool:
+    """Whether what submits would find no such job and start it, now that the verdict stands."""
     lost = world.deployment is Deployment.FAILED and world.status.get("reason") == Reason.APP_FAILED
-    held = mode.on_head_lost(world) if lost and mode is not None else ()
-    return dataclasses.replace(plan, steps=(held, *plan.steps)) if held else plan
+    return lost or world.head_gone or not world.job_state
 
 
 def move(world: JobWorld, outcomes: Outcomes, policy: Policy, now: datetime) -> Move:  # noqa: ARG001 - the shape of a state
