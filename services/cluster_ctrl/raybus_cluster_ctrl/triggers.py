@@ -1,4 +1,4 @@
-"""Which objects belong to a RayCluster, as data that the gateway serves: a change of any of them wakes the cluster."""
+"""The routes of cluster_ctrl: which objects belong to a RayCluster, as data that the gateway serves. A change of any wakes the cluster."""
 
 from __future__ import annotations
 

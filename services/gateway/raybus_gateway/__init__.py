@@ -1,0 +1,1 @@
+"""The gateway from Kubernetes to NATS. README.md beside this package says what is where."""

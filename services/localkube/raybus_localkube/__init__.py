@@ -1,0 +1,1 @@
+"""A Kubernetes for one machine. README.md beside this package says what is where."""

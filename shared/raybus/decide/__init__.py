@@ -1,0 +1,1 @@
+"""The vocabulary of decisions: trees in, plans of actions out, outcomes back; routes; reasons of events. Pure."""

@@ -1,4 +1,8 @@
-"""Why a tree is looked at, in words, and which of these words do not wait for the end of a hold. Pure."""
+"""Why a tree is looked at, in words, and which of these words do not wait for the end of a hold. Pure.
+
+The word is a pass's `trigger` in logs and history. Which objects belong to a tree, and so give such words, are the routes in each
+service's triggers.py.
+"""
 
 from __future__ import annotations
 
