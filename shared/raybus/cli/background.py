@@ -42,35 +42,40 @@ class Place:
 
 
 def start_ticks(pid: int) -> str:
-    """When the process began, in the kernel's ticks: with the pid it names one process for good. Empty if there is none."""
+    """When the process began, in the kernel's ticks: with the pid it names one process for good. Empty if there is none.
+
+    One that has ended counts as none, even if nobody has waited for it: in a container without an init process that can last.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+    return "" if state in "ZX" else fields[18]
 
 
 def spawn(place: Place, command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start the process in a session of its own."""
-    place.record.unlink(missing_ok=True)
+    """Start the process in a session of its own. If another one of the folder is faster, it ends by itself."""
     with place.log.open("ab") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def until_ready(place: Place, child: subprocess.Popen[bytes] | None) -> dict[str, Any]:
-    """The record once all is ready. UserError with the process' own words if it does not get there."""
+    """The record once all is ready. UserError with the process' own words if it does not get there.
+
+    `child` is what was started for it, None if something ran already. Where another one won the folder, that one is waited for.
+    """
     ends = time.monotonic() + START_S
     while time.monotonic() < ends:
-        record = read_json(place.record)
-        if error := record.get("error"):
-            raise UserError(error["message"], error["hint"], error["code"])
-        if record.get("phase") == "ready" and place.running():
+        ended = child is None or child.poll() is not None
+        record = place.running()
+        if record.get("phase") == "ready":
             return record
-        if child is not None and child.poll() is not None:
-            raise UserError(
-                f"the background process ended with code {child.returncode}", f"its log: {place.log}", EXIT_ENVIRONMENT
-            )
-        if child is None and not record:
-            raise UserError(f"what ran in {place.root} has ended", f"its log: {place.log}", EXIT_ENVIRONMENT)
+        if ended and not record:
+            last = read_json(place.record)  # may be older than a child that did not get so far
+            if (error := last.get("error")) and (child is None or child.pid == last["pid"]):
+                raise UserError(error["message"], error["hint"], error["code"])
+            code = f" with code {child.returncode}" if child else ""
+            raise UserError(f"what ran in {place.root} has ended{code}", f"its log: {place.log}", EXIT_ENVIRONMENT)
         time.sleep(LOOK_S)
     raise UserError(f"not ready after {START_S:.0f} s", f"see the logs in {place.log.parent}", EXIT_ENVIRONMENT)
 
