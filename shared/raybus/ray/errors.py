@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 TEXT_MAX = 2000
-# Ray has no status code of its own for a submission id that is in use; it is known by its words only.
-_IN_USE = ("already exists", "Please use a different submission_id")
+# Ray has no status code of its own for a submission id that is in use; it is known by these words only.
+_IN_USE = "Please use a different submission_id"
 
 
 class RayError(Exception):
@@ -29,7 +29,7 @@ class Refused(RayError):
     @property
     def id_in_use(self) -> bool:
         """A submission with this id exists already."""
-        return any(words in self.text for words in _IN_USE)
+        return _IN_USE in self.text
 
     @property
     def final(self) -> bool:

@@ -23,7 +23,8 @@ from raybus.ray.errors import NoAnswer, Refused
 
 DIRECT_TIMEOUT_S = 2.0
 PROXY_TIMEOUT_S = 10.0
-BODY_MAX = 64 * 2**20  # bytes; a job's whole log comes in one answer
+ANSWER_MAX = 4 * 2**20  # bytes
+BODY_MAX = 64 * 2**20  # of a job's whole log, which comes in one answer
 AUTH_HEADER = "x-ray-authorization"  # a header of its own: Authorization belongs to the API server in front
 
 
@@ -90,15 +91,22 @@ class Dashboards:
         return Dashboard(url=access.server + path, token=token, timeout_s=PROXY_TIMEOUT_S, access=access)
 
     async def request(
-        self, dashboard: Dashboard, method: str, path: str, *, body: Any = None, timeout_s: float | None = None
+        self,
+        dashboard: Dashboard,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        timeout_s: float | None = None,
+        answer_max: int = ANSWER_MAX,
     ) -> Answer:
-        """Send `body` as JSON (None: an empty one) and return whatever is answered. Raises NoAnswer."""
+        """Send `body` as JSON (None: an empty one); whatever is answered, up to `answer_max` bytes. Raises NoAnswer, Refused."""
         limit_s = timeout_s or dashboard.timeout_s
         asked = f"{method} {dashboard.url}{path}"
         data = b"" if body is None else orjson.dumps(body)
         try:
             async with asyncio.timeout(limit_s), self._open(dashboard, method, path, data) as response:
-                return Answer(response.status, await _read(response, asked))
+                return Answer(response.status, await _read(response, asked, answer_max))
         except TimeoutError as error:
             raise NoAnswer(f"{asked}: no answer in {limit_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -123,7 +131,13 @@ class Dashboards:
         if method != "GET":
             headers["Content-Type"] = "application/json"
         return self._ready().request(
-            method, URL(dashboard.url + path, encoded=True), data=data or None, headers=headers, **_way(dashboard)
+            method,
+            URL(dashboard.url + path, encoded=True),
+            data=data or None,
+            headers=headers,
+            # A dashboard must not send the operator's rights about on the API server.
+            allow_redirects=dashboard.access is None,
+            **_way(dashboard),
         )
 
     def _ready(self) -> aiohttp.ClientSession:
@@ -147,12 +161,12 @@ def _way(dashboard: Dashboard) -> Mapping[str, Any]:
     return {"ssl": tls, "server_hostname": access.server_hostname, "proxy": access.proxy}
 
 
-async def _read(response: aiohttp.ClientResponse, asked: str) -> bytes:
+async def _read(response: aiohttp.ClientResponse, asked: str, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_any():
         size += len(chunk)
-        if size > BODY_MAX:
-            raise Refused(asked, response.status, f"the answer is longer than {BODY_MAX} bytes")
+        if size > limit:
+            raise Refused(asked, response.status, f"the answer is longer than {limit} bytes")
         parts.append(chunk)
     return b"".join(parts)

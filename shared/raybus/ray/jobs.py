@@ -5,6 +5,7 @@ An answer that is not success is never taken for a job: 404 is NotFound, any oth
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,14 @@ import aiohttp
 import orjson
 
 from raybus.ray.errors import NoAnswer, NotFound, Refused
-from raybus.ray.http import Answer, Dashboard, Dashboards
+from raybus.ray.http import ANSWER_MAX, BODY_MAX, Answer, Dashboard, Dashboards
 
 TERMINAL = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
 LOG_IDLE_S = 60.0
+STATUS_MAX = 100  # characters; Ray's own words are short, and what is no word must not fill a status
+MESSAGE_MAX = 65_536
+# What of a record may hold secrets and is not repeated when the record is an odd one.
+_UNTOLD = frozenset({"runtime_env", "metadata", "entrypoint", "driver_info"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class JobsClient:
         found = await self._object("POST", "/api/jobs/", body=request)
         job_id = found.get("submission_id") or found.get("job_id")
         if not isinstance(job_id, str) or not job_id:
-            raise self._odd("POST", "/api/jobs/", orjson.dumps(found))
+            raise self._odd("POST", "/api/jobs/", found)
         return job_id
 
     async def get(self, submission_id: str) -> JobRecord:
@@ -69,14 +74,14 @@ class JobsClient:
         found = await self._object("GET", path)
         record = decode(found)
         if record is None:
-            raise self._odd("GET", path, orjson.dumps(found))
+            raise self._odd("GET", path, found)
         return record
 
     async def list(self) -> tuple[JobRecord, ...]:
-        answer = await self._ask("GET", "/api/jobs/")
+        answer = await self._ask("GET", "/api/jobs/", answer_max=BODY_MAX)
         found = _json(answer.body)
         if not isinstance(found, list):
-            raise self._odd("GET", "/api/jobs/", answer.body)
+            raise self._odd("GET", "/api/jobs/", found, answer.body)
         records = [decode(item) for item in found if isinstance(item, dict)]
         return tuple(record for record in records if record is not None)
 
@@ -88,7 +93,7 @@ class JobsClient:
             return True
         if (await self.get(submission_id)).terminal:
             return False
-        raise self._odd("POST", path, orjson.dumps(found))
+        raise self._odd("POST", path, found)
 
     async def delete(self, submission_id: str) -> None:
         """Drop the record of a job that has ended."""
@@ -97,9 +102,9 @@ class JobsClient:
     async def logs(self, submission_id: str, *, timeout_s: float | None = None) -> str:
         """The whole log of the job's driver so far."""
         path = _path(submission_id) + "/logs"
-        found = await self._object("GET", path, timeout_s=timeout_s)
+        found = await self._object("GET", path, timeout_s=timeout_s, answer_max=BODY_MAX)
         if not isinstance(found.get("logs"), str):
-            raise self._odd("GET", path, orjson.dumps(found))
+            raise self._odd("GET", path, found)
         return str(found["logs"])
 
     async def tail(self, submission_id: str, *, idle_timeout_s: float | None = LOG_IDLE_S) -> AsyncGenerator[str]:
@@ -120,15 +125,21 @@ class JobsClient:
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise NoAnswer(f"{asked}: {error or type(error).__name__}") from error
 
-    async def _object(self, method: str, path: str, *, body: Any = None, timeout_s: float | None = None) -> Any:
-        answer = await self._ask(method, path, body=body, timeout_s=timeout_s)
+    async def _object(
+        self, method: str, path: str, *, body: Any = None, timeout_s: float | None = None, answer_max: int = ANSWER_MAX
+    ) -> Any:
+        answer = await self._ask(method, path, body=body, timeout_s=timeout_s, answer_max=answer_max)
         found = _json(answer.body)
         if not isinstance(found, dict):
-            raise self._odd(method, path, answer.body)
+            raise self._odd(method, path, found, answer.body)
         return found
 
-    async def _ask(self, method: str, path: str, *, body: Any = None, timeout_s: float | None = None) -> Answer:
-        answer = await self._ray.request(self._dashboard, method, path, body=body, timeout_s=timeout_s)
+    async def _ask(
+        self, method: str, path: str, *, body: Any = None, timeout_s: float | None = None, answer_max: int = ANSWER_MAX
+    ) -> Answer:
+        answer = await self._ray.request(
+            self._dashboard, method, path, body=body, timeout_s=timeout_s, answer_max=answer_max
+        )
         if 200 <= answer.status < 300:
             return answer
         asked = f"{method} {self._dashboard.url}{path}"
@@ -136,20 +147,24 @@ class JobsClient:
             raise NotFound(f"{asked}: {answer.text.strip()[:200] or 'not found'}")
         raise Refused(asked, answer.status, answer.text)
 
-    def _odd(self, method: str, path: str, body: bytes) -> Refused:
-        return Refused(f"{method} {self._dashboard.url}{path}", 200, f"not an answer of the Jobs API: {body[:500]!r}")
+    def _odd(self, method: str, path: str, found: Any, body: bytes = b"") -> Refused:
+        """`found` is what the answer says as JSON; one that is none is shown as `body`."""
+        shown: object = body[:500]
+        if isinstance(found, dict):
+            shown = str({key: value for key, value in found.items() if key not in _UNTOLD})[:500]
+        return Refused(f"{method} {self._dashboard.url}{path}", 200, f"not an answer of the Jobs API: {shown}")
 
 
 def decode(found: Mapping[str, Any]) -> JobRecord | None:
     """A record as Ray answers it; None if it is none. Unknown fields are passed over, null counts as absent."""
     status, started, ended = found.get("status"), found.get("start_time") or 0, found.get("end_time") or 0
-    if not isinstance(status, str) or not status:
+    if not isinstance(status, str) or not 0 < len(status) <= STATUS_MAX:
         return None
     if not all(isinstance(time, int) and time >= 0 for time in (started, ended)):
         return None
     return JobRecord(
         status=status,
-        message=str(found.get("message") or ""),
+        message=str(found.get("message") or "")[:MESSAGE_MAX].encode(errors="replace").decode(),
         start_time_ms=started,
         end_time_ms=ended,
         submission_id=str(found.get("submission_id") or ""),
@@ -166,6 +181,10 @@ def _json(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
+        pass
+    try:  # Ray writes with Python's own json, which knows NaN and halves of surrogate pairs
+        return json.loads(body)
+    except (ValueError, RecursionError):
         return None
 
 

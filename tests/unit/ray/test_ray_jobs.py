@@ -91,6 +91,52 @@ async def test_a_service_that_the_api_server_does_not_find_is_no_answer_about_th
             await jobs.get("j")
 
 
+async def test_an_odd_record_is_shown_without_what_may_be_secret() -> None:
+    record = (
+        '{"status":"RUNNING","start_time":-1,"runtime_env":{"env_vars":{"A":"hunter2"}},"entrypoint":"login hunter2"}'
+    )
+    async with answering(text(record)) as (jobs, _):
+        with pytest.raises(Refused) as caught:
+            await jobs.get("j")
+    assert "start_time" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_what_only_pythons_json_can_read_is_read() -> None:
+    """Ray writes with it: a record is not unreadable for a NaN, or for a broken character in the job's last words."""
+    body = '{"status":"FAILED","message":"bad \\udcff byte","runtime_env":{"x":NaN}}'
+    async with answering(text(body)) as (jobs, _):
+        found = await jobs.get("j")
+    assert (found.status, found.message) == ("FAILED", "bad ? byte")
+    async with answering(text("[" * 100_000)) as (jobs, _):
+        with pytest.raises(Refused):
+            await jobs.get("j")
+
+
+async def test_what_fills_a_status_is_bounded() -> None:
+    async with answering(text('{"status":"RUNNING","message":"' + "m" * 100_000 + '"}')) as (jobs, _):
+        assert len((await jobs.get("j")).message) == 65_536
+    async with answering(text('{"status":"' + "R" * 101 + '"}')) as (jobs, _):
+        with pytest.raises(Refused):
+            await jobs.get("j")
+
+
+async def test_a_dashboard_cannot_lead_the_operator_about_on_the_api_server() -> None:
+    def answer(request: web.Request) -> web.Response:
+        if "proxy" in request.path:
+            return web.Response(status=307, headers={"Location": "/api/v1/namespaces/kube-system/secrets"})
+        return web.json_response({"status": "SUCCEEDED", "message": "secrets"})
+
+    async with answering(answer) as (direct, seen):
+        server = direct._dashboard.url
+        async with Dashboards(access=lambda: Access(server=server, authorization="Bearer operator")) as ray:
+            jobs = JobsClient(ray, ray.at("ignored:8265", namespace="ml", service="s"))
+            for ask in (jobs.get("j"), jobs.submit({"entrypoint": "x"})):
+                with pytest.raises(Refused, match="307"):
+                    await ask
+    assert all("proxy" in request.path for request in seen)
+
+
 SUBMITTED = [
     ('{"job_id":"x"}', 200, "x"),
     ('{"job_id":"x","submission_id":"y"}', 200, "y"),
@@ -108,7 +154,7 @@ async def test_a_submission_that_was_taken(body: str, status: int, job_id: str) 
 
 REFUSALS = [
     (500, "ValueError: Please use a different submission_id.", True, False),
-    (500, "Job x already exists", True, False),
+    (500, "FileExistsError: /tmp/package already exists", False, False),
     (500, "No available agent to submit job, please try again later.", False, False),
     (400, "TypeError: no such field", False, True),
     (401, "Unauthorized", False, False),
@@ -232,10 +278,14 @@ async def test_through_the_api_server() -> None:
 
 
 async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raybus.ray.http.BODY_MAX", 1000)
-    async with answering(text("x" * 2000)) as (jobs, _):
+    monkeypatch.setattr("raybus.ray.jobs.BODY_MAX", 6 * 2**20)
+    async with answering(text('{"logs": "' + "x" * 5 * 2**20 + '"}')) as (jobs, _):
         with pytest.raises(Refused, match="longer than"):
             await jobs.get("j")
+        assert len(await jobs.logs("j")) == 5 * 2**20, "a log may be longer"
+    async with answering(text('{"logs": "' + "x" * 7 * 2**20 + '"}')) as (jobs, _):
+        with pytest.raises(Refused, match="longer than"):
+            await jobs.logs("j")
 
 
 async def test_a_log_that_is_broken_off_is_told_from_one_that_ended() -> None:
