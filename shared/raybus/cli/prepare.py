@@ -19,6 +19,7 @@ from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.kube import config
 from raybus.kube.client import KubeClient
 from raybus.kube.errors import KubeError
+from raybus.observe.logging import configure
 
 REACH_S = 10.0
 PARTITIONS = {"gateway": 1, "raycluster": DEFAULT_PARTITIONS, "rayjob": DEFAULT_PARTITIONS}
@@ -63,6 +64,7 @@ def main() -> int:
     for flag in ("--kubeconfig", "--nats-url", "--nats-nkey-file"):
         parser.add_argument(flag, required=True)
     options = parser.parse_args()
+    configure(service="raybus-up", log_format="console")  # standard output is the answer
     try:
         installed = asyncio.run(prepare(options.kubeconfig, options.nats_url, options.nats_nkey_file))
     except UserError as error:
