@@ -32,7 +32,7 @@ from raybus.cli.errors import EXIT_CODES
 from raybus.decide.reasons import NOT_SUPPORTED, PARKED, Complaint, Deed
 from raybus.observe.metrics import ControllerMetrics, Described, ServiceMetrics
 from raybus.runtime import configfile, flags, gates, readiness
-from raybus.runtime.settings import ServiceSettings
+from raybus.runtime.settings import ControllerSettings, ServiceSettings
 from raybus_cluster_ctrl.settings import ClusterCtrlSettings
 from raybus_gateway.metrics import GatewayMetrics
 from raybus_gateway.settings import GatewaySettings
@@ -104,7 +104,8 @@ def commands() -> list[str]:
 
 
 def _subcommands(app: typer.Typer) -> dict[str, Any]:
-    return cast(Any, get_command(app)).commands
+    found: dict[str, Any] = cast(Any, get_command(app)).commands
+    return found
 
 
 def _command(name: str, command: Any) -> list[str]:
@@ -145,14 +146,13 @@ def settings() -> list[str]:
     )
     lines += ["## Every service", ""]
     lines += _settings(ServiceSettings, ServiceSettings.model_fields)
+    lines += ["## Every controller", "", "Beside [those of every service](#every-service):", ""]
+    lines += _settings(ControllerSettings, _own(ControllerSettings, ServiceSettings))
     for name, model in SERVICES.items():
-        own = {
-            field: info
-            for field, info in model.model_fields.items()
-            if _setting(model, field, info) != _setting(ServiceSettings, field, ServiceSettings.model_fields.get(field))
-        }
-        lines += [f"## {name}", "", "Beside [those of every service](#every-service):", ""]
-        lines += _settings(model, own)
+        base = ControllerSettings if issubclass(model, ControllerSettings) else ServiceSettings
+        word = "controller" if base is ControllerSettings else "service"
+        lines += [f"## {name}", "", f"Beside [those of every {word}](#every-{word}):", ""]
+        lines += _settings(model, _own(model, base))
     lines += ["## Feature gates", "", "`--feature-gates Name=true,Name=false`; names and defaults are KubeRay's.", ""]
     lines += table(("gate", "default"), ((code(gate), _word(on)) for gate, on in gates.DEFAULTS.items()))
     lines += ["## The `--config` file", "", f"`apiVersion: {configfile.API_VERSION}`, `kind: Configuration`.", ""]
@@ -160,6 +160,15 @@ def settings() -> list[str]:
         ("field", "setting"), ((code(field), code(flags.flag_of(to))) for field, to in configfile.FIELDS.items())
     )
     return lines
+
+
+def _own(model: type[ServiceSettings], base: type[ServiceSettings]) -> dict[str, FieldInfo]:
+    """Fields that the base has not, or otherwise."""
+    return {
+        field: info
+        for field, info in model.model_fields.items()
+        if _setting(model, field, info) != _setting(base, field, base.model_fields.get(field))
+    }
 
 
 def _settings(model: type[ServiceSettings], fields: Mapping[str, FieldInfo]) -> list[str]:

@@ -1,47 +1,27 @@
-"""Settings of job_ctrl. Each is also read from the variable that KubeRay's operator has for it."""
+"""Settings of job_ctrl. Most are also read from the variable that KubeRay's operator has for it."""
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import Field, field_validator
 
-from raybus.domain import names
-from raybus.runtime.settings import ServiceSettings
+from raybus.runtime.settings import ControllerSettings, also
 from raybus_job_ctrl.decide.policy import Policy
 
 
-def _either(name: str, upstream: str) -> AliasChoices:
-    return AliasChoices(f"RAYBUS_{name}".upper(), upstream)
-
-
-class JobCtrlSettings(ServiceSettings):
-    cluster_domain: str = Field(
-        names.DEFAULT_CLUSTER_DOMAIN,
-        validation_alias=_either("cluster_domain", "CLUSTER_DOMAIN"),
-        description="DNS domain of the Kubernetes cluster",
-    )
-    cluster_ip_head_service: bool = Field(
-        default=False,
-        validation_alias=_either("cluster_ip_head_service", "ENABLE_RAY_HEAD_CLUSTER_IP_SERVICE"),
-        description="whether head Services have an address of their own instead of being headless",
-    )
-    login_shell: bool = Field(
-        default=False,
-        validation_alias=_either("login_shell", "ENABLE_LOGIN_SHELL"),
-        description="whether generated commands run in a login shell",
-    )
+class JobCtrlSettings(ControllerSettings):
     transition_grace_s: float = Field(
         300.0,
-        validation_alias=_either("transition_grace_s", "RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS"),
+        validation_alias=also("RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS", "transition_grace_s"),
         description="seconds that a submitter may go on after its job has ended",
     )
     status_check_timeout_s: float = Field(
         300.0,
-        validation_alias=_either("status_check_timeout_s", "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS"),
+        validation_alias=also("RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS", "status_check_timeout_s"),
         description="seconds that Ray may be unreachable before its job counts as failed",
     )
     delete_job_with_cluster: bool = Field(
         default=False,
-        validation_alias=_either("delete_job_with_cluster", "DELETE_RAYJOB_CR_AFTER_JOB_FINISHES"),
+        validation_alias=also("DELETE_RAYJOB_CR_AFTER_JOB_FINISHES", "delete_job_with_cluster"),
         description="whether shutdownAfterJobFinishes deletes the RayJob itself",
     )
     use_kubernetes_proxy: bool = Field(
@@ -65,7 +45,7 @@ class JobCtrlSettings(ServiceSettings):
     def policy(self) -> Policy:
         return Policy(
             cluster_domain=self.cluster_domain,
-            gates=frozenset(gate for gate, on in self.feature_gates.items() if on),
+            gates=self.open_gates,
             login_shell=self.login_shell,
             head_cluster_ip=self.cluster_ip_head_service,
             transition_grace_s=self.transition_grace_s,

@@ -21,6 +21,10 @@ class Result(StrEnum):
     SKIPPED = "skipped"  # an earlier step failed, or the lease was lost
 
 
+FAILURES = frozenset({Result.REFUSED, Result.THROTTLED, Result.AMBIGUOUS, Result.FAILED})
+"""What a user is told of; the other results without success only mean that the world had moved on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     action: Action

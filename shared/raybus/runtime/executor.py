@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raybus.decide.actions import Action, Json, Reconsider, RecordEvent
-from raybus.decide.outcome import Outcome, Result
+from raybus.decide.outcome import FAILURES, Outcome, Result
 from raybus.decide.plan import Plan
 from raybus.decide.tree import RootKey
 from raybus.observe.logging import get_logger
@@ -172,7 +172,7 @@ class Executor:
         note = announce.note or action.reason
         if outcome.result is Result.DONE and announce.done:
             self._ports.events.record(context.root, "Normal", announce.done, announce.action, note)
-        elif announce.failed and outcome.result in _TOLD_FAILURES:
+        elif announce.failed and outcome.result in FAILURES:
             self._ports.events.record(
                 context.root,
                 "Warning",
@@ -187,9 +187,6 @@ class Executor:
         key = context.key
         body = story.action(outcome, context.root, context.trigger, self._clock.now(), took_ms)
         self._ports.history.record(key.namespace, key.kind, key.name, body)
-
-
-_TOLD_FAILURES = (Result.REFUSED, Result.FAILED, Result.THROTTLED, Result.AMBIGUOUS)
 
 
 def _ing(action: Action) -> str:

@@ -11,9 +11,10 @@ import secrets
 import socket
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from raybus.domain import names
 from raybus.observe.logging import LEVELS
 from raybus.runtime import configfile, gates
 
@@ -104,3 +105,32 @@ class ServiceSettings(BaseSettings):
         if value:
             raise ValueError("batch schedulers are not supported yet; leave this setting out (Kueue works without it)")
         return value
+
+
+def also(upstream: str, field: str) -> AliasChoices:
+    """For a field's `validation_alias`: read from RAYBUS_<FIELD>, else from the variable that KubeRay's operator has for it."""
+    return AliasChoices(f"RAYBUS_{field}".upper(), upstream)
+
+
+class ControllerSettings(ServiceSettings):
+    """What more than one controller needs to know for its decisions."""
+
+    cluster_domain: str = Field(
+        names.DEFAULT_CLUSTER_DOMAIN,
+        validation_alias=also("CLUSTER_DOMAIN", "cluster_domain"),
+        description="DNS domain of the Kubernetes cluster",
+    )
+    cluster_ip_head_service: bool = Field(
+        default=False,
+        validation_alias=also("ENABLE_RAY_HEAD_CLUSTER_IP_SERVICE", "cluster_ip_head_service"),
+        description="whether head Services have an address of their own instead of being headless",
+    )
+    login_shell: bool = Field(
+        default=False,
+        validation_alias=also("ENABLE_LOGIN_SHELL", "login_shell"),
+        description="whether generated commands run in a login shell",
+    )
+
+    @property
+    def open_gates(self) -> frozenset[str]:
+        return frozenset(gate for gate, on in self.feature_gates.items() if on)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from raybus.decide.outcome import Outcome, Result
+from raybus.decide.outcome import FAILURES, Outcome, Result
 from raybus.domain.conditions import Condition, Status
-from raybus_cluster_ctrl.decide import events, markers
+from raybus_cluster_ctrl.decide import markers
 from raybus_cluster_ctrl.decide.world import PROVISIONED, ClusterWorld, Pod
 
 HEAD_READY = "HeadPodReady"
@@ -77,7 +77,7 @@ def not_suspended() -> tuple[Condition, Condition]:
 
 def replica_failure(outcomes: Iterable[Outcome]) -> Condition | None:
     """The first pod that could not be created or deleted in this pass."""
-    failed = [o for o in outcomes if o.action.marker in markers.ORDER and o.result in events.FAILURES]
+    failed = [o for o in outcomes if o.action.marker in markers.ORDER and o.result in FAILURES]
     if not failed:
         return None
     first = min(failed, key=lambda outcome: markers.ORDER.index(outcome.action.marker))

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raybus.decide.actions import Action, CreatePod, DeletePod, RecordEvent
-from raybus.decide.outcome import Outcome, Result
+from raybus.decide.outcome import FAILURES, Outcome, Result
 from raybus.domain import labels
 from raybus_cluster_ctrl.decide import reasons
 from raybus_cluster_ctrl.decide.world import ClusterWorld
 
 Json = Mapping[str, Any]
 
-FAILURES = (Result.REFUSED, Result.FAILED, Result.THROTTLED, Result.AMBIGUOUS)
 NOTE_MAX = 1024  # bytes; the API server takes no more
 _NAMED = 8
 
