@@ -11,7 +11,7 @@ from raybus.decide.actions import Action, CreateObject, DeleteObject, PatchStatu
 from raybus.decide.outcome import Outcome, Result
 from raybus.decide.plan import Plan
 from raybus.decide.tree import RootKey, Tree
-from raybus.runtime.outcomes import merge_diff
+from raybus.domain import merge_patch
 from raybus_cluster_ctrl.decide import pipeline
 from raybus_cluster_ctrl.decide.policy import Policy
 from raybus_cluster_ctrl.decide.world import ClusterWorld
@@ -171,7 +171,7 @@ class Kubernetes:
                 return self._delete(action)
             case PatchStatus():
                 assert self.root is not None
-                assert merge_diff(action.previous, action.status), "a status write that changes nothing"
+                assert merge_patch.difference(action.previous, action.status), "a status write that changes nothing"
                 self.writes += 1
                 self.root = {**self.root, "status": dict(action.status)}
             case _:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from raybus.decide.actions import Action, CreateObject, DeleteObject, ExistingObject, Json, PatchObject, PatchStatus
 from raybus.decide.outcome import Outcome, Result
+from raybus.domain import merge_patch
 from raybus.kube.errors import AlreadyExists, KubeError, NotFound
 from raybus.kube.gate import Lane
 from raybus.runtime import outcomes
@@ -80,7 +81,7 @@ class KubeVerbs:
         return await self._merge(action, action.patch, action.resource_version, None, Lane.FIRST)
 
     async def _patch_status(self, action: PatchStatus) -> Outcome:
-        diff = outcomes.merge_diff(action.previous, action.status)
+        diff = merge_patch.difference(action.previous, action.status)
         if not diff:
             return Outcome(action=action, result=Result.ALREADY_SO)
         return await self._merge(action, {"status": diff}, action.resource_version, "status", Lane.STATUS)

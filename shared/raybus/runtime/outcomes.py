@@ -65,24 +65,6 @@ def skipped(actions: Iterable[Action], message: str) -> list[Outcome]:
     return [Outcome(action=action, result=Result.SKIPPED, message=message) for action in actions]
 
 
-def merge_diff(previous: Json, status: Json) -> dict[str, object]:
-    """The JSON merge patch that turns `previous` into `status`; empty if they mean the same.
-
-    A null means that the field is absent, as in the patch itself. Lists are replaced whole.
-    """
-    diff: dict[str, object] = {}
-    for field in previous.keys() | status.keys():
-        before, after = previous.get(field), status.get(field)
-        if before == after:
-            continue
-        if isinstance(before, dict) and isinstance(after, dict):
-            if inner := merge_diff(before, after):
-                diff[field] = inner
-        else:
-            diff[field] = after
-    return diff
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What follows from a pass: `failed` asks for a back-off (at least `retry_after_s`), `again` for another pass at once,

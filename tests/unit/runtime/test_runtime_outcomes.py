@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from raybus.decide.actions import Action, CreatePod, DeletePod, Reconsider
 from raybus.decide.outcome import Outcome, Result
@@ -69,53 +67,6 @@ class TestAlreadyExists:
         outcome = outcomes.of_existing(CREATE, pod("p", C1, deletionTimestamp="2026-01-01T00:00:00Z"))
 
         assert outcome.result is Result.CONFLICT
-
-
-class TestMergeDiff:
-    @pytest.mark.parametrize(
-        ("previous", "status", "diff"),
-        [
-            ({}, {}, {}),
-            ({"a": 1}, {"a": 1}, {}),
-            ({"a": 1}, {"a": 2}, {"a": 2}),
-            ({"a": 1, "b": 2}, {"a": 1}, {"b": None}),
-            ({"a": {"x": 1, "y": 1}}, {"a": {"x": 1, "y": 2}}, {"a": {"y": 2}}),
-            ({"a": [1, 2]}, {"a": [1]}, {"a": [1]}),
-            ({}, {"a": None}, {}),
-            ({"a": {"x": 1}}, {"a": 5}, {"a": 5}),
-            ({"a": {"x": 1}}, {"a": {}}, {"a": {"x": None}}),
-        ],
-    )
-    def test_only_what_differs_is_sent(self, previous: Any, status: Any, diff: Any) -> None:
-        assert outcomes.merge_diff(previous, status) == diff
-
-    trees = st.recursive(
-        st.integers(0, 3) | st.lists(st.integers(0, 2), max_size=2),
-        lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
-        max_leaves=8,
-    )
-    objects = st.dictionaries(st.sampled_from("abcd"), trees, max_size=4)
-
-    @given(previous=objects, status=objects)
-    def test_applied_to_what_was_it_gives_what_is_wanted(self, previous: Any, status: Any) -> None:
-        assert _applied(previous, outcomes.merge_diff(previous, status)) == status
-
-    @given(status=objects)
-    def test_nothing_is_sent_for_what_is_so_already(self, status: Any) -> None:
-        assert outcomes.merge_diff(status, status) == {}
-
-
-def _applied(target: Any, patch: Any) -> Any:
-    """RFC 7386, as the server does it."""
-    if not isinstance(patch, dict):
-        return patch
-    out = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            out.pop(name, None)
-        else:
-            out[name] = _applied(out.get(name), value)
-    return out
 
 
 def outcome(result: Result, **fields: Any) -> Outcome:

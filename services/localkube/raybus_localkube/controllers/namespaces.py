@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from raybus.decide.tree import RootKey
-from raybus.domain import conditions
+from raybus.domain import conditions, merge_patch
 from raybus.domain.conditions import Condition
 from raybus.domain.kinds import NAMESPACE, Kind
 from raybus.kube.errors import KubeError, NotFound
@@ -163,7 +163,7 @@ class Namespaces(Controller):
             )
         status = state.namespace.get("status") or {}
         wanted = {**status, "conditions": status_conditions(status.get("conditions") or [], state.found, now)}
-        calls = [_tell(state.namespace, change)] if (change := work.difference(status, wanted)) else []
+        calls = [_tell(state.namespace, change)] if (change := merge_patch.difference(status, wanted)) else []
         return Work(steps=work.steps(calls), wake_at=now + timedelta(seconds=LOOK_AGAIN_S))
 
     def answered(self, key: RootKey, call: Call, answer: dict[str, Any] | KubeError) -> Keys:

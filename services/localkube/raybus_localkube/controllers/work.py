@@ -113,20 +113,3 @@ def delete(
     }
     path = kind.path(namespace, name)
     return Call(method="DELETE", kind=kind, path=path, body=options, event=event, gone_is_done=True)
-
-
-def difference(old: Any, new: Any) -> dict[str, Any]:
-    """The merge patch that makes `new` of `old`; empty if they are equal. Lists are replaced whole."""
-    patched: dict[str, Any] = {}
-    for key in old.keys() | new.keys():
-        before, after = old.get(key), new.get(key)
-        if key not in new:
-            patched[key] = None
-        elif key not in old:
-            patched[key] = after
-        elif isinstance(before, Mapping) and isinstance(after, Mapping):
-            if inner := difference(before, after):
-                patched[key] = inner
-        elif before != after:
-            patched[key] = after
-    return patched

@@ -17,6 +17,7 @@ from raybus_localkube.controllers.jobs import indexes
 from raybus_localkube.controllers.jobs.controller import Jobs
 from raybus_localkube.controllers.jobs.facts import TRACKING
 from raybus_localkube.controllers.work import Call, Json, Work
+from support.patches import applied
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Object = dict[str, Any]
@@ -24,19 +25,6 @@ Object = dict[str, Any]
 
 def stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), value)
-    return merged
 
 
 class World:
@@ -90,12 +78,12 @@ class World:
             self.tell(POD, pod)
         elif call.kind == JOB and call.method == "PATCH":
             assert self.job is not None
-            self.job = merge(self.job, call.body)
+            self.job = applied(self.job, call.body)
             self.tell(JOB, self.job)
         elif call.kind == JOB:
             self.drop_job()
         elif call.method == "PATCH":
-            self.pods[name] = merge(self.pods[name], call.body)
+            self.pods[name] = applied(self.pods[name], call.body)
             self.update(name)
         else:
             self.delete(name)
@@ -127,7 +115,7 @@ class World:
 
     def spec(self, **changes: Any) -> World:
         assert self.job is not None
-        self.job = merge(self.job, {"spec": changes})
+        self.job = applied(self.job, {"spec": changes})
         self.tell(JOB, self.job)
         return self.settle()
 

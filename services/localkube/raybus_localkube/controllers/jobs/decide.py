@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from raybus.domain import times
+from raybus.domain import merge_patch, times
 from raybus.domain.kinds import JOB, POD
 from raybus_localkube.controllers import work
 from raybus_localkube.controllers.jobs import backoff
@@ -58,7 +58,7 @@ def _running(given: Pass, strays: list[Call]) -> Work:
     active = [pod for pod in pods if pod.active]
     unwanted = _unwanted(job, counted, active, verdict)
     status = status_of(given, counted, unwanted, verdict)
-    change = work.difference(job.status, status)
+    change = merge_patch.difference(job.status, status)
     releases = [release(job.meta["namespace"], pod) for pod in counted.release]
     if any(change.get(key) for key in change if key not in (*COUNTERS, "startTime")) or releases or strays:
         writes = [write(job, change, news(job, status))] if change else []
