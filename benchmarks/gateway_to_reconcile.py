@@ -33,7 +33,7 @@ from raybus.domain import kinds, labels
 from raybus.observe import logging
 from raybus.runtime.queue import KeyedQueue
 from raybus_gateway.catalog import Catalog
-from raybus_gateway.needs import Scope, watches
+from raybus_gateway.needs import watches
 
 ROUTES = (
     Route(root_kind="RayCluster", kind=kinds.RAYCLUSTER, via=Via.ROOT, projection=FULL),
@@ -68,8 +68,9 @@ async def publish(url: str, rate: float, seconds: float, clusters: int) -> None:
     settings = await streams.read_settings(bus, "raycluster")
     publisher = ObjectPublisher(bus, "raycluster", settings, term="benchmark")
     catalog = Catalog({"raycluster": settings}, {"raycluster": await publisher.load_term()})
-    catalog.declare({"raycluster": ROUTES}, (watch.scope for watch in watches({"raycluster": ROUTES})))
-    scope = Scope("Pod", "")
+    serving = {watch.scope: served for watch, served in watches({"raycluster": ROUTES}).items()}
+    catalog.declare(serving)
+    scope = next(scope for scope in serving if scope.kind == "Pod")
     catalog.begin(scope)
     catalog.completed(scope, "1")
     running: set[asyncio.Task[int]] = set()

@@ -41,6 +41,14 @@ JOB_ROUTES = (
         label_equals=((labels.ORIGINATED_FROM_CRD, "RayJob"),),
     ),
     Route(root_kind="RayJob", kind=kinds.POD, via=Via.CLUSTER, projection=POD_STATUS),
+    Route(
+        root_kind="RayJob",
+        kind=kinds.POD,
+        via=Via.LABEL,
+        projection=POD_STATUS,
+        label=labels.ORIGINATED_FROM_NAME,
+        label_equals=((labels.ORIGINATED_FROM_CRD, "RayJob"),),
+    ),
 )
 
 

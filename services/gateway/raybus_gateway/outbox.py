@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from raybus_gateway.catalog import Write
+from raybus_gateway.holdings import Write
 
 IN_FLIGHT_MAX = 128
 

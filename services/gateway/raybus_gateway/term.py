@@ -33,8 +33,9 @@ from raybus.kube.listwatch import (
     Watching,
 )
 from raybus.observe.logging import get_logger
-from raybus_gateway.catalog import Catalog, Write
-from raybus_gateway.needs import Routes, Scope, Watch, routes_by_kind, watches
+from raybus_gateway.catalog import Catalog
+from raybus_gateway.holdings import Write
+from raybus_gateway.needs import Routes, Scope, Watch, watches
 from raybus_gateway.outbox import Outbox
 from raybus_gateway.records import object_record
 
@@ -75,7 +76,6 @@ class Term:
         self._counters = counters
         self._log = get_logger()
         self._routes: Routes = {}
-        self._served: Routes = {}
         self._routes_changed = asyncio.Event()
         self._reconnected = asyncio.Event()
         self._publishers: dict[str, ObjectPublisher] = {}
@@ -151,15 +151,12 @@ class Term:
             await self._routes_changed.wait()
             routes = self._routes
             wanted = watches(routes, self._settings.namespaces)
-            before, now = routes_by_kind(self._served), routes_by_kind(routes)
-            changed = {kind for kind in before.keys() | now.keys() if before.get(kind) != now.get(kind)}
-            for watch in [w for w in self._watching if w not in wanted or w.kind.kind in changed]:
+            serving = {watch.scope: served for watch, served in wanted.items()}
+            affected = catalog.affected(serving)
+            for watch in [watch for watch in self._watching if watch.scope in affected]:
                 await self._end(watch)
-            catalog.declare(routes, (watch.scope for watch in wanted))
-            for kind in changed:
-                catalog.forget(kind)
-            self._served = routes
-            for watch in sorted(wanted - self._watching.keys(), key=lambda w: w.scope):
+            catalog.declare(serving)
+            for watch in sorted(wanted.keys() - self._watching.keys(), key=lambda w: w.scope):
                 self._log.info("watch_begins", kind=watch.kind.kind, namespace=watch.namespace, selector=watch.selector)
                 self._watching[watch] = group.create_task(self._follow(watch, catalog, outbox, history))
             if routes == self._routes:
@@ -168,6 +165,7 @@ class Term:
     async def _end(self, watch: Watch) -> None:
         task = self._watching.pop(watch)
         self._live.discard(watch.scope)
+        self._troubles.pop(watch.scope, None)
         task.cancel()
         await asyncio.wait((task,))
 
@@ -189,10 +187,16 @@ class Term:
             self._live.discard(scope)
             self._troubles[scope] = str(event.error)
             self._counters.interrupted(scope.kind)
-            self._log.warning("watch_interrupted", kind=scope.kind, error=str(event.error), retry_s=event.delay_s)
+            self._log.warning(
+                "watch_interrupted",
+                kind=scope.kind,
+                selector=scope.selector,
+                error=str(event.error),
+                retry_s=event.delay_s,
+            )
         elif isinstance(event, ListBegun):
             self._live.discard(scope)
-            self._log.info("list_begins", kind=scope.kind, why=event.why)
+            self._log.info("list_begins", kind=scope.kind, selector=scope.selector, why=event.why)
         elif isinstance(event, Watching):
             self._live.add(scope)
             self._troubles.pop(scope, None)

@@ -24,8 +24,12 @@ from support.buses import eventually
 from support.gateways import CLUSTER_ROUTES, JOB_ROUTES, LEASE_TTL_S, GatewayProcess, Reader, no_owner_yet
 from support.kube import RealKube, fresh_namespace, install_crds
 from support.nats import NatsServer
+from support.recording import Recording
 
 pytestmark = pytest.mark.kube
+
+CLUSTER_PODS = "ray.io/cluster"
+SUBMITTER_PODS = "ray.io/originated-from-cr-name,ray.io/originated-from-crd=RayJob"
 
 TEMPLATE = {
     "spec": {"containers": [{"name": "ray", "image": "ray:1", "env": [{"name": "PASSWORD", "value": "s3cret"}]}]}
@@ -77,8 +81,9 @@ class Scene:
         }
         return await self.kube.create(kinds.RAYCLUSTER, body)
 
-    async def pod(self, name: str, cluster: str = "") -> dict[str, Any]:
+    async def pod(self, name: str, cluster: str = "", job: str = "") -> dict[str, Any]:
         own = {labels.CLUSTER: cluster} if cluster else {}
+        own |= {labels.ORIGINATED_FROM_NAME: job, labels.ORIGINATED_FROM_CRD: "RayJob"} if job else {}
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -90,6 +95,10 @@ class Scene:
     async def annotate(self, kind: kinds.Kind, name: str, value: str) -> dict[str, Any]:
         patch = {"metadata": {"annotations": {"test": value}}}
         return await self.kube.merge_patch(kind, self.namespace, name, patch)
+
+    async def label(self, kind: kinds.Kind, name: str, **values: str | None) -> dict[str, Any]:
+        """Set labels; None removes one."""
+        return await self.kube.merge_patch(kind, self.namespace, name, {"metadata": {"labels": values}})
 
     def cluster_tree(self, name: str) -> set[tuple[str, str]]:
         return set(self.clusters.tree(name, self.namespace))
@@ -186,6 +195,19 @@ class TestWhatArrives:
         assert not [message for message in scene.clusters.log if message.address.name == "p2"]
         assert scene.clusters.marked("Pod")
 
+    async def test_pods_of_others_are_not_even_asked_for(self, scene: Scene, tmp_path: Path) -> None:
+        await scene.pod("foreign")
+        async with Recording(load(scene.kubeconfig), tmp_path).running() as recording:
+            scene.kubeconfig = recording.kubeconfig
+            await scene.gateway("one").ready()
+            await scene.pod("p1", cluster="c1")
+            await scene.pod("s1", job="j1")
+            await eventually(lambda: scene.cluster_tree("c1") == {("Pod", "p1")})
+            await eventually(lambda: scene.job_tree("j1") == {("Pod", "s1")})
+            assert recording.selectors("pods") == {CLUSTER_PODS, SUBMITTER_PODS}
+            assert recording.selectors("rayclusters") == {""}
+        assert not [m for m in scene.clusters.log + scene.jobs.log if m.address.name == "foreign"]
+
     async def test_a_controller_that_comes_later_is_served(self, scene: Scene) -> None:
         await scene.clusters.close()
         await scene.gateway("one").ready()
@@ -229,6 +251,34 @@ class TestDeletions:
             assert tombstone is not None
             assert (tombstone.uid, tombstone.body) == (uid, b"")
         assert scene.cluster_tree("c1") == {("RayCluster", "c1")}
+
+
+class TestLabels:
+    async def test_an_object_that_loses_its_label_gets_a_tombstone(self, scene: Scene) -> None:
+        await scene.gateway("one").ready()
+        await scene.cluster("c1", job="j1")
+        pod = await scene.pod("p1", cluster="c1")
+        await eventually(lambda: ("Pod", "p1") in scene.cluster_tree("c1") and ("Pod", "p1") in scene.job_tree("j1"))
+        await scene.label(kinds.POD, "p1", **{labels.CLUSTER: None})
+        for reader in (scene.clusters, scene.jobs):
+            await eventually(lambda reader=reader: reader.tombstone("Pod", "p1", scene.namespace))
+            tombstone = reader.tombstone("Pod", "p1", scene.namespace)
+            assert tombstone is not None
+            assert tombstone.uid == pod["metadata"]["uid"]
+        await scene.label(kinds.POD, "p1", **{labels.CLUSTER: "c1"})
+        await eventually(lambda: ("Pod", "p1") in scene.cluster_tree("c1") and ("Pod", "p1") in scene.job_tree("j1"))
+
+    async def test_an_object_that_two_watches_show_stays_where_one_still_does(self, scene: Scene) -> None:
+        await scene.gateway("one").ready()
+        await scene.pod("p1", cluster="c1", job="j1")
+        await eventually(lambda: ("Pod", "p1") in scene.cluster_tree("c1") and ("Pod", "p1") in scene.job_tree("j1"))
+        await scene.label(kinds.POD, "p1", **{labels.CLUSTER: None})
+        await eventually(lambda: scene.clusters.tombstone("Pod", "p1", scene.namespace))
+        changed = await scene.annotate(kinds.POD, "p1", "1")
+        expected = changed["metadata"]["resourceVersion"]
+        await eventually(lambda: scene.jobs.tree("j1", scene.namespace)["Pod", "p1"].resource_version == expected)
+        await scene.kube.delete(kinds.POD, scene.namespace, "p1", grace_seconds=0)
+        await eventually(lambda: scene.jobs.tombstone("Pod", "p1", scene.namespace))
 
 
 class TestHandOver:

@@ -11,14 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from raybus.bus.envelope import Op
 from raybus.bus.publisher import Held
-from raybus.bus.routing import trees_of
+from raybus.bus.routing import matches, trees_of
 from raybus.bus.streams import StreamSettings
 from raybus.bus.subjects import parse_object
 from raybus.decide.routes import FULL, POD_STATUS, Projection, Route, Via
 from raybus.decide.tree import RootKey
 from raybus.domain import kinds, labels
-from raybus_gateway.catalog import Catalog, Write
-from raybus_gateway.needs import Scope, watches
+from raybus_gateway.catalog import Catalog
+from raybus_gateway.holdings import Write
+from raybus_gateway.needs import Routes, Scope, watches
 
 CRD_IS_JOB = ((labels.ORIGINATED_FROM_CRD, "RayJob"),)
 CLUSTER_ROUTES = (
@@ -89,14 +90,22 @@ class Stream:
         return out
 
 
+def serving(routes: Any = ROUTES, *namespaces: str) -> dict[Scope, Routes]:
+    return {watch.scope: served for watch, served in watches(routes, namespaces).items()}
+
+
 def catalog(stream: Stream | None = None, routes: Any = ROUTES) -> Catalog:
     made = Catalog(SETTINGS, stream.held if stream else {})
-    made.declare(routes, (watch.scope for watch in watches(routes)))
+    made.declare(serving(routes))
     return made
 
 
+SCOPES = {scope.kind: scope for scope in serving()}
+
+
 def scope(kind: str) -> Scope:
-    return Scope(kind, "")
+    """The one watch of these routes for a kind."""
+    return SCOPES[kind]
 
 
 def list_all(cat: Catalog, kind: str, *objects: dict[str, Any], version: str = "100") -> list[Write]:
@@ -277,7 +286,8 @@ class TestMarks:
     def test_forgotten_kinds_are_marked_again_only_after_their_list(self) -> None:
         cat, _ = listed()
         everything = [scope(kind) for kind in ALL]
-        cat.forget("RayCluster")
+        cat.declare({of: served for of, served in serving().items() if of.kind != "RayCluster"})
+        cat.declare(serving())
         assert [(c, k) for c, k, _ in cat.marks(everything)] == [
             ("raycluster", "Pod"),
             ("rayjob", "Job"),
@@ -288,7 +298,7 @@ class TestMarks:
 
     def test_every_namespace_must_be_complete(self) -> None:
         cat = Catalog(SETTINGS, {})
-        cat.declare(ROUTES, [Scope("RayJob", "a"), Scope("RayJob", "b")])
+        cat.declare(serving(ROUTES, "a", "b"))
         cat.begin(Scope("RayJob", "a"))
         cat.completed(Scope("RayJob", "a"), "9")
         assert cat.marks([Scope("RayJob", "a"), Scope("RayJob", "b")]) == []
@@ -317,14 +327,159 @@ class TestUnservedKinds:
         assert later.marks([scope("RayJob")]) == []
 
 
+SUBMITTERS = Route(
+    root_kind="RayJob",
+    kind=kinds.POD,
+    via=Via.LABEL,
+    projection=POD_STATUS,
+    label=labels.ORIGINATED_FROM_NAME,
+    label_equals=CRD_IS_JOB,
+)
+TWO_WATCHES = {"raycluster": CLUSTER_ROUTES, "rayjob": (*JOB_ROUTES, SUBMITTERS)}
+OF_CLUSTERS = Scope("Pod", "", labels.CLUSTER)
+OF_JOBS = Scope("Pod", "", f"{labels.ORIGINATED_FROM_NAME},{labels.ORIGINATED_FROM_CRD}=RayJob")
+J1 = RootKey("RayJob", "n", "j1")
+
+
+class TestTwoWatchesOfAKind:
+    """Pods of clusters are seen through one watch, pods of submitters through another, some through both."""
+
+    def begin(
+        self, of_clusters: tuple[Any, ...] = (), of_jobs: tuple[Any, ...] = (), stream: Stream | None = None
+    ) -> tuple[Catalog, Stream]:
+        cat, out = catalog(stream, TWO_WATCHES), stream or Stream()
+        for kind in ("RayCluster", "RayJob", "Job"):
+            found = [make(kinds.RAYCLUSTER, "c1", 3, job="j1")] if kind == "RayCluster" else []
+            out.apply(list_all(cat, kind, *found))
+        for of, objects in ((OF_CLUSTERS, of_clusters), (OF_JOBS, of_jobs)):
+            cat.begin(of)
+            for obj in objects:
+                out.apply(cat.listed(of, obj))
+            out.apply(cat.completed(of, "100"))
+        return cat, out
+
+    def test_what_both_show_is_written_once(self) -> None:
+        both = make(kinds.POD, "p", 5, cluster="c1", job="j1")
+        cat, stream = self.begin((both,), (both,))
+        assert stream.objects("rayjob")[J1, "Pod", "p"] == ("uid-p", "5")
+        newer = make(kinds.POD, "p", 200, cluster="c1", job="j1")
+        assert {write.controller for write in cat.changed(OF_JOBS, newer)} == {"rayjob"}
+        assert {write.controller for write in cat.changed(OF_CLUSTERS, newer)} == {"raycluster"}
+
+    def test_an_object_that_leaves_one_stays_where_the_other_shows_it(self) -> None:
+        both = make(kinds.POD, "p", 5, cluster="c1", job="j1")
+        cat, stream = self.begin((both,), (both,))
+        stream.apply(cat.changed(OF_JOBS, make(kinds.POD, "p", 200, job="j1")))
+        stream.apply(cat.deleted(OF_CLUSTERS, make(kinds.POD, "p", 200, cluster="c1", job="j1")))
+        assert (RootKey("RayCluster", "n", "c1"), "Pod", "p") not in stream.objects("raycluster")
+        assert stream.objects("rayjob")[J1, "Pod", "p"] == ("uid-p", "200")
+
+    def test_a_stream_does_not_wait_for_a_watch_that_does_not_serve_it(self) -> None:
+        both = make(kinds.POD, "p", 5, cluster="c1", job="j1")
+        cat, _ = self.begin((both,), (both,))
+        writes = cat.deleted(OF_CLUSTERS, make(kinds.POD, "p", 200, cluster="c1", job="j1"))
+        assert [(write.controller, write.op) for write in writes] == [("raycluster", Op.DELETED)]
+        last = cat.deleted(OF_JOBS, make(kinds.POD, "p", 200, cluster="c1", job="j1"))
+        assert [(write.controller, write.op) for write in last] == [("rayjob", Op.DELETED)]
+
+    def test_a_watch_that_lags_brings_back_no_predecessor(self) -> None:
+        old = make(kinds.POD, "p", 5, uid="old", cluster="c1", job="j1")
+        cat, stream = self.begin((old,), (old,))
+        stream.apply(cat.deleted(OF_JOBS, make(kinds.POD, "p", 200, uid="old", cluster="c1", job="j1")))
+        stream.apply(cat.changed(OF_JOBS, make(kinds.POD, "p", 210, uid="new", cluster="", job="j1")))
+        for lagging in (190, 195):
+            stream.apply(cat.changed(OF_CLUSTERS, make(kinds.POD, "p", lagging, uid="old", cluster="c1", job="j1")))
+            assert stream.objects("rayjob")[J1, "Pod", "p"] == ("new", "210")
+        stream.apply(cat.deleted(OF_CLUSTERS, make(kinds.POD, "p", 200, uid="old", cluster="c1", job="j1")))
+        assert stream.objects("rayjob")[J1, "Pod", "p"] == ("new", "210")
+
+    def test_what_one_told_as_gone_is_not_published_from_the_older_view_of_another(self) -> None:
+        cat, stream = catalog(routes=TWO_WATCHES), Stream()
+        list_all(cat, "RayCluster")
+        both = make(kinds.POD, "p", 5, cluster="c1", job="j1")
+        for of in (OF_CLUSTERS, OF_JOBS):
+            cat.begin(of)
+            stream.apply(cat.listed(of, both) + cat.completed(of, "100"))
+        stream.apply(cat.deleted(OF_JOBS, make(kinds.POD, "p", 200, cluster="c1", job="j1")))
+        stream.apply(cat.changed(scope("RayCluster"), make(kinds.RAYCLUSTER, "c1", 190, job="j1")))
+        assert (J1, "Pod", "p") not in stream.objects("rayjob")
+        stream.apply(cat.changed(OF_CLUSTERS, make(kinds.POD, "p", 200, cluster="c1")))
+        assert stream.objects("rayjob")[J1, "Pod", "p"] == ("uid-p", "200"), "only its label was gone"
+
+    def test_a_list_of_one_does_not_go_behind_what_the_other_shows(self) -> None:
+        newest = make(kinds.POD, "p", 50, cluster="c1", job="j1")
+        cat, stream = self.begin((newest,), (newest,))
+        cat.begin(OF_JOBS)
+        assert cat.listed(OF_JOBS, make(kinds.POD, "p", 40, cluster="c1", job="j1")) == []
+        stream.apply(cat.completed(OF_JOBS, "300"))
+        assert stream.objects("rayjob")[J1, "Pod", "p"] == ("uid-p", "50")
+
+    def test_a_marker_needs_the_watches_that_serve_its_stream(self) -> None:
+        _, stream = self.begin()
+        cat = catalog(stream, TWO_WATCHES)
+        list_all(cat, "RayCluster")
+        cat.begin(OF_CLUSTERS)
+        cat.completed(OF_CLUSTERS, "7")
+        everything = [scope("RayCluster"), OF_CLUSTERS, OF_JOBS]
+        assert [mark for mark in cat.marks(everything) if mark[1] == "Pod"] == [("raycluster", "Pod", "7")]
+        cat.begin(OF_JOBS)
+        cat.completed(OF_JOBS, "6")
+        assert ("rayjob", "Pod", "6") in cat.marks(everything)
+        assert [mark for mark in cat.marks([OF_CLUSTERS]) if mark[1] == "Pod"] == [("raycluster", "Pod", "7")]
+
+    def test_after_a_take_over_nothing_is_dropped_before_all_of_them_are_listed(self) -> None:
+        submitter, worker = make(kinds.POD, "s", 5, job="j1"), make(kinds.POD, "w", 6, cluster="c1")
+        _, stream = self.begin((worker,), (submitter,))
+        cat = catalog(stream, TWO_WATCHES)
+        list_all(cat, "RayCluster", make(kinds.RAYCLUSTER, "c1", 3, job="j1"))
+        cat.begin(OF_CLUSTERS)
+        assert cat.completed(OF_CLUSTERS, "300") != [], "the worker is gone, for the stream that only this watch serves"
+        cat.begin(OF_JOBS)
+        assert cat.listed(OF_JOBS, submitter) == []
+        stream.apply(cat.completed(OF_JOBS, "300"))
+        assert {name for key, kind, name in stream.objects("rayjob") if kind == "Pod"} == {"s"}
+
+    def test_after_a_take_over_one_watch_alone_does_not_know_where_an_object_no_longer_belongs(self) -> None:
+        both = make(kinds.POD, "p", 5, cluster="of nobody", job="j1")
+        _, stream = self.begin((both,), (both,))
+        cat = catalog(stream, TWO_WATCHES)
+        list_all(cat, "RayCluster", make(kinds.RAYCLUSTER, "c1", 3, job="j1"))
+        cat.begin(OF_CLUSTERS)
+        assert cat.listed(OF_CLUSTERS, both) == []
+        assert (
+            cat.deleted(OF_CLUSTERS, make(kinds.POD, "p", 9, cluster="of nobody", job="j1"))[0].controller
+            == "raycluster"
+        )
+        assert stream.objects("rayjob")[J1, "Pod", "p"] == ("uid-p", "5")
+
+    def test_streams_that_nobody_serves_are_left_alone(self) -> None:
+        both = make(kinds.POD, "p", 5, cluster="c1", job="j1")
+        _, stream = self.begin((both,), (both,))
+        cat = catalog(stream, {"raycluster": CLUSTER_ROUTES})
+        writes = list_all(cat, "Pod") + cat.deleted(scope("Pod"), make(kinds.POD, "p", 9, cluster="c1"))
+        assert {write.controller for write in writes} == {"raycluster"}
+
+    def test_new_routes_disturb_no_watch_that_serves_others(self) -> None:
+        cat, _ = self.begin((make(kinds.POD, "w", 6, cluster="c1"),))
+        more = {
+            **TWO_WATCHES,
+            "rayservice": (Route(root_kind="X", kind=kinds.POD, via=Via.OWNER, projection=FULL, selector="x=y"),),
+        }
+        assert cat.affected(serving(more)) == {Scope("Pod", "", "x=y")}
+        cat.declare(serving(more))
+        assert {("raycluster", "Pod", "100"), ("rayjob", "Pod", "100")} <= set(cat.marks([*serving(more)]))
+
+
 class Histories(RuleBasedStateMachine):
     """A cluster changes, watches lag, gateways come and go; when all has been delivered the streams say what is true."""
+
+    scopes = tuple(of for of in serving(TWO_WATCHES) if of.kind in ("RayCluster", "Pod"))
 
     @initialize()
     def begin(self) -> None:
         self.version = 10
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
-        self.events: dict[str, list[tuple[str, dict[str, Any]]]] = {kind: [] for kind in ("RayCluster", "Pod")}
+        self.events: dict[Scope, list[tuple[str, dict[str, Any]]]] = {of: [] for of in self.scopes}
         self.stream = Stream()
         self.newest: dict[str, tuple[str, int]] = {}
         self.take_over()
@@ -341,25 +496,35 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def take_over(self) -> None:
-        self.catalog = catalog(self.stream)
-        self.relisted: set[str] = set()
+        self.catalog = catalog(self.stream, TWO_WATCHES)
+        self.relisted: set[Scope] = set()
         for kind in ("RayJob", "Job"):
             self.take(list_all(self.catalog, kind, version=str(self.version)))
 
-    @rule(kind=st.sampled_from(["RayCluster", "Pod"]))
-    def relist(self, kind: str) -> None:
-        self.events[kind].clear()
-        found = [obj for (of, _), obj in self.objects.items() if of == kind]
-        self.take(list_all(self.catalog, kind, *found, version=str(self.version)))
-        self.relisted.add(kind)
+    @rule(of=st.sampled_from(scopes))
+    def relist(self, of: Scope) -> None:
+        self.events[of].clear()
+        self.catalog.begin(of)
+        for obj in [obj for obj in self.objects.values() if self.shows(of, obj)]:
+            self.take(self.catalog.listed(of, obj))
+        self.take(self.catalog.completed(of, str(self.version)))
+        self.relisted.add(of)
+
+    @staticmethod
+    def shows(of: Scope, obj: dict[str, Any] | None) -> bool:
+        return obj is not None and obj["kind"] == of.kind and matches(of.selector, obj["metadata"]["labels"])
 
     @rule(name=st.sampled_from(["c1", "c2"]), job=st.sampled_from(["", "j1", "j2"]))
     def write_cluster(self, name: str, job: str) -> None:
         self.write(kinds.RAYCLUSTER, name, job=job)
 
-    @rule(name=st.sampled_from(["p1", "p2", "p3"]), cluster=st.sampled_from(["", "c1", "c2"]))
-    def write_pod(self, name: str, cluster: str) -> None:
-        self.write(kinds.POD, name, cluster=cluster)
+    @rule(
+        name=st.sampled_from(["p1", "p2", "p3"]),
+        cluster=st.sampled_from(["", "c1", "c2"]),
+        job=st.sampled_from(["", "j1"]),
+    )
+    def write_pod(self, name: str, cluster: str, job: str) -> None:
+        self.write(kinds.POD, name, cluster=cluster, job=job)
 
     def write(self, kind: kinds.Kind, name: str, **where: str) -> None:
         self.version += 1
@@ -367,29 +532,36 @@ class Histories(RuleBasedStateMachine):
         uid = before["metadata"]["uid"] if before else f"uid-{self.version}"
         obj = make(kind, name, self.version, uid=uid, **where)
         self.objects[kind.kind, name] = obj
-        self.events[kind.kind].append(("MODIFIED" if before else "ADDED", obj))
+        self.tell(before, obj)
+
+    def tell(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
+        """As an API server does: what leaves a selector is told as deleted, in its last state at the new version."""
+        for of in self.scopes:
+            if self.shows(of, after):
+                self.events[of].append(("MODIFIED" if self.shows(of, before) else "ADDED", after or {}))
+            elif before is not None and self.shows(of, before):
+                meta = {**before["metadata"], "resourceVersion": str(self.version)}
+                self.events[of].append(("DELETED", {**before, "metadata": meta}))
 
     @rule(data=st.data())
     @precondition(lambda self: self.objects)
     def delete(self, data: st.DataObject) -> None:
-        kind, name = data.draw(st.sampled_from(sorted(self.objects)))
         self.version += 1
-        last = self.objects.pop((kind, name))
-        last = {**last, "metadata": {**last["metadata"], "resourceVersion": str(self.version)}}
-        self.events[kind].append(("DELETED", last))
+        self.tell(self.objects.pop(data.draw(st.sampled_from(sorted(self.objects)))), None)
 
-    @rule(kind=st.sampled_from(["RayCluster", "Pod"]))
+    @rule(of=st.sampled_from(scopes), many=st.booleans())
     @precondition(lambda self: self.relisted)
-    def deliver(self, kind: str) -> None:
-        if kind not in self.relisted or not self.events[kind]:
-            return
-        type_, obj = self.events[kind].pop(0)
-        handle = self.catalog.deleted if type_ == "DELETED" else self.catalog.changed
-        self.take(handle(scope(kind), obj))
+    def deliver(self, of: Scope, many: bool) -> None:
+        while of in self.relisted and self.events[of]:
+            type_, obj = self.events[of].pop(0)
+            handle = self.catalog.deleted if type_ == "DELETED" else self.catalog.changed
+            self.take(handle(of, obj))
+            if not many:
+                return
 
     @invariant()
     def streams_tell_the_truth_when_all_is_delivered(self) -> None:
-        if not hasattr(self, "catalog") or self.relisted != {"RayCluster", "Pod"} or any(self.events.values()):
+        if not hasattr(self, "catalog") or self.relisted != set(self.scopes) or any(self.events.values()):
             return
 
         def parents(root_kind: str, _namespace: str, cluster: str) -> list[RootKey]:
@@ -397,7 +569,7 @@ class Histories(RuleBasedStateMachine):
             job = obj["metadata"]["labels"].get(labels.ORIGINATED_FROM_NAME) if obj else None
             return [RootKey("RayJob", "n", job)] if job and root_kind == "RayJob" else []
 
-        for controller, routes in ROUTES.items():
+        for controller, routes in TWO_WATCHES.items():
             expected = {
                 (key, obj["kind"], obj["metadata"]["name"]): (
                     obj["metadata"]["uid"],

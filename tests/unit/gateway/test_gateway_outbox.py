@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from raybus.bus.envelope import Op
-from raybus_gateway.catalog import Write
+from raybus_gateway.holdings import Write
 from raybus_gateway.outbox import Outbox
 
 

@@ -7,6 +7,8 @@ import pytest
 from raybus.bus.routing import roots_of
 from raybus.decide.tree import RootKey
 from raybus_job_ctrl.__main__ import controller_spec
+from raybus_job_ctrl.build.head_service import job_head_service
+from raybus_job_ctrl.build.submitter import submitter_job
 from raybus_job_ctrl.decide.world import Phase
 from raybus_job_ctrl.observe import observe
 from raybus_job_ctrl.settings import JobCtrlSettings
@@ -58,7 +60,6 @@ def routed(obj: dict) -> set[RootKey]:
 def test_what_belongs_to_a_rayjob() -> None:
     key = RootKey("RayJob", "ml", "train")
     made = {"labels": {"ray.io/originated-from-cr-name": "train", "ray.io/originated-from-crd": "RayJob"}}
-    by_name = {"ownerReferences": [{"kind": "RayJob", "name": "train", "uid": "u", "controller": True}]}
     for obj in (
         ray_job(),
         {"kind": "RayCluster", "apiVersion": "ray.io/v1", "metadata": {"namespace": "ml", "name": "c", **made}},
@@ -68,10 +69,14 @@ def test_what_belongs_to_a_rayjob() -> None:
             "apiVersion": "v1",
             "metadata": {"namespace": "ml", "name": "head", "labels": {"ray.io/cluster": "c"}},
         },
-        {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"namespace": "ml", "name": "train", **by_name}},
-        {"kind": "Service", "apiVersion": "v1", "metadata": {"namespace": "ml", "name": "train-head-svc", **by_name}},
+        submitter_job(ray_job(), cluster(), address="a:1", submission_id="s"),
+        job_head_service(ray_job(), cluster()),
     ):
         assert routed(obj) == {key}, obj["kind"]
+    by_name = {"ownerReferences": [{"kind": "RayJob", "name": "train", "uid": "u", "controller": True}]}
+    assert not routed(
+        {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"namespace": "ml", "name": "x", **by_name}}
+    )
     foreign = {"labels": {"ray.io/originated-from-cr-name": "train", "ray.io/originated-from-crd": "RayService"}}
     assert not routed(
         {"kind": "RayCluster", "apiVersion": "ray.io/v1", "metadata": {"namespace": "ml", "name": "c", **foreign}}
