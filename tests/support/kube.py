@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 import os
 import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +40,12 @@ class RealKube:
         self.kubeconfig = ""
 
     def up(self) -> None:
-        self.kubeconfig = self._run("up").strip().splitlines()[-1]
+        self.kubeconfig = self._run("up", "--audit").strip().splitlines()[-1]
+
+    def audit(self) -> list[dict[str, Any]]:
+        """Who asked for what so far: one entry per answered request, its bodies left out."""
+        lines = (self._folder / "logs" / "audit.log").read_text().splitlines()
+        return [json.loads(line) for line in lines]
 
     def down(self) -> None:
         self._run("down")

@@ -24,7 +24,10 @@ CONTROLLERS = {"cluster_ctrl": "raycluster", "job_ctrl": "rayjob"}
 
 
 class Operator:
-    """nats-server, gateway and the named controllers. `async with` starts them and ends all of them."""
+    """nats-server, gateway and the named controllers. `async with` starts them and ends all of them.
+
+    A further replica of a service is one more name, with a number: `gateway-2`.
+    """
 
     def __init__(self, folder: Path, kubeconfig: str, *services: str, lease_ttl_s: int = 3) -> None:
         self.nats = NatsServer(folder / "nats")
@@ -58,7 +61,7 @@ class Operator:
         own = {key: value for key, value in os.environ.items() if not key.startswith("RAYBUS_")}
         with self.log_file(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", MODULES[name], *arguments],
+                [sys.executable, "-m", MODULES[service_of(name)], *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -89,6 +92,9 @@ class Operator:
         self._processes[name].send_signal(signal.SIGKILL)
         self._processes[name].wait(10)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
+
     async def died(self, name: str, within_s: float = 20.0) -> None:
         """Wait until the service has ended by itself."""
         await asyncio.wait_for(asyncio.to_thread(self._processes[name].wait), within_s)
@@ -106,6 +112,7 @@ class Operator:
         for process in self._processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGCONT)  # a test may have frozen it
         for process in self._processes.values():
             try:
                 process.wait(15)
@@ -121,9 +128,13 @@ class Operator:
         try:
             for owner, partitions in (
                 ("gateway", 1),
-                *((CONTROLLERS[s], DEFAULT_PARTITIONS) for s in self._services[1:]),
+                *((CONTROLLERS[s], DEFAULT_PARTITIONS) for s in self._services if s in CONTROLLERS),
             ):
                 await provision_leases(bus, owner)
                 await free_partitions(bus, lease_bucket(owner), partitions)
         finally:
             await bus.close()
+
+
+def service_of(name: str) -> str:
+    return name.partition("-")[0]
