@@ -120,3 +120,23 @@ async def nats_backend(nats_server: NatsServer) -> AsyncIterator[NatsBackend]:
     backend = NatsBackend(nats_server)
     yield backend
     await backend.close()
+
+
+class BusContract:
+    """What holds on every bus. A contract derives from it and is run by one class for each of the two below."""
+
+    @pytest.fixture
+    def backend(self) -> BusBackend:
+        raise NotImplementedError
+
+
+class OnMemory:
+    @pytest.fixture
+    def backend(self, memory_backend: MemoryBackend) -> BusBackend:
+        return memory_backend
+
+
+class OnNats:
+    @pytest.fixture
+    def backend(self, nats_backend: NatsBackend) -> BusBackend:
+        return nats_backend

@@ -14,7 +14,7 @@ from raybus.bus.history import History
 from raybus.bus.reading import read_last
 from raybus.bus.subjects import HISTORY_FILTER, history_subject
 from raybus.bus.transport import Bus
-from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
+from support.buses import BusBackend, BusContract, OnMemory, OnNats, eventually
 
 
 async def recorded(bus: Bus) -> list[HistoryMessage]:
@@ -22,11 +22,7 @@ async def recorded(bus: Bus) -> list[HistoryMessage]:
     return [item for item in found if item is not None]
 
 
-class HistoryContract:
-    @pytest.fixture
-    def backend(self) -> BusBackend:
-        raise NotImplementedError
-
+class HistoryContract(BusContract):
     @pytest.fixture
     async def bus(self, backend: BusBackend) -> Bus:
         bus = await backend.connect()
@@ -118,13 +114,9 @@ class HistoryContract:
         await history.close()
 
 
-class TestMemoryHistory(HistoryContract):
-    @pytest.fixture
-    def backend(self, memory_backend: MemoryBackend) -> BusBackend:
-        return memory_backend
+class TestMemoryHistory(OnMemory, HistoryContract):
+    pass
 
 
-class TestNatsHistory(HistoryContract):
-    @pytest.fixture
-    def backend(self, nats_backend: NatsBackend) -> BusBackend:
-        return nats_backend
+class TestNatsHistory(OnNats, HistoryContract):
+    pass

@@ -14,7 +14,7 @@ from raybus.bus.sessions import SessionWatch
 from raybus.bus.transport import Bus
 from raybus.decide.routes import FULL, Route, Via
 from raybus.domain import kinds
-from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
+from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats, eventually
 
 P = 6
 BUCKET = "lease-rayjob"
@@ -72,11 +72,7 @@ class Replica:
         return sum(entry == what for entry, _ in self.log)
 
 
-class LeasesContract:
-    @pytest.fixture
-    def backend(self) -> BusBackend:
-        raise NotImplementedError
-
+class LeasesContract(BusContract):
     @pytest.fixture
     async def bus(self, backend: BusBackend) -> Bus:
         bus = await backend.connect()
@@ -340,11 +336,7 @@ class LeasesContract:
         await watch.close()
 
 
-class TestMemoryLeases(LeasesContract):
-    @pytest.fixture
-    def backend(self, memory_backend: MemoryBackend) -> BusBackend:
-        return memory_backend
-
+class TestMemoryLeases(OnMemory, LeasesContract):
     async def test_an_answer_lost_while_renewing_costs_nothing(
         self, memory_backend: MemoryBackend, bus: Bus, replicas: list[Replica]
     ) -> None:
@@ -367,7 +359,5 @@ class TestMemoryLeases(LeasesContract):
         await eventually(lambda: len(one.owned) == P)
 
 
-class TestNatsLeases(LeasesContract):
-    @pytest.fixture
-    def backend(self, nats_backend: NatsBackend) -> BusBackend:
-        return nats_backend
+class TestNatsLeases(OnNats, LeasesContract):
+    pass

@@ -18,7 +18,7 @@ from raybus.bus.transport import Bus
 from raybus.decide.routes import FULL, POD_STATUS, Route, Via
 from raybus.decide.tree import RootKey, Tree
 from raybus.domain import kinds, labels
-from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
+from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats, eventually
 from support.objects import pod, raycluster
 
 P = 4
@@ -67,11 +67,7 @@ def names(tree: Tree | None) -> list[str]:
     return [obj["metadata"]["name"] for obj in tree.objects]
 
 
-class MirrorContract:
-    @pytest.fixture
-    def backend(self) -> BusBackend:
-        raise NotImplementedError
-
+class MirrorContract(BusContract):
     @pytest.fixture
     async def bus(self, backend: BusBackend) -> Bus:
         return await backend.connect()
@@ -315,11 +311,7 @@ class MirrorContract:
         await jobs.close()
 
 
-class TestMemoryMirror(MirrorContract):
-    @pytest.fixture
-    def backend(self, memory_backend: MemoryBackend) -> BusBackend:
-        return memory_backend
-
+class TestMemoryMirror(OnMemory, MirrorContract):
     async def test_a_lost_delivery_is_noticed_by_the_next(
         self, memory_backend: MemoryBackend, mirror: Mirror, gateway: Gateway
     ) -> None:
@@ -330,7 +322,5 @@ class TestMemoryMirror(MirrorContract):
         await eventually(lambda: names(mirror.tree(key("c1"))) == ["a"])
 
 
-class TestNatsMirror(MirrorContract):
-    @pytest.fixture
-    def backend(self, nats_backend: NatsBackend) -> BusBackend:
-        return nats_backend
+class TestNatsMirror(OnNats, MirrorContract):
+    pass

@@ -13,7 +13,7 @@ from raybus.bus.publisher import Fenced, ObjectPublisher
 from raybus.bus.subjects import marker_subject, object_subject
 from raybus.bus.transport import Bus, BusTimeout, StreamConfig, StreamMissing
 from raybus.decide.tree import RootKey
-from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
+from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats, eventually
 from support.nats import NatsServer
 from support.objects import pod
 
@@ -22,11 +22,7 @@ SUBJECT = object_subject("raycluster", 1, 3, KEY, "Pod", "p1")
 OTHER = object_subject("raycluster", 1, 3, KEY, "Pod", "p2")
 
 
-class PublisherContract:
-    @pytest.fixture
-    def backend(self) -> BusBackend:
-        raise NotImplementedError
-
+class PublisherContract(BusContract):
     @pytest.fixture
     async def bus(self, backend: BusBackend) -> Bus:
         bus = await backend.connect()
@@ -220,11 +216,7 @@ class PublisherContract:
         await publisher.put(SUBJECT, pod("p1", rv=2), projection="pod.status")
 
 
-class TestMemoryPublisher(PublisherContract):
-    @pytest.fixture
-    def backend(self, memory_backend: MemoryBackend) -> BusBackend:
-        return memory_backend
-
+class TestMemoryPublisher(OnMemory, PublisherContract):
     async def test_an_answer_that_was_lost_is_found_in_the_stream(
         self, memory_backend: MemoryBackend, bus: Bus
     ) -> None:
@@ -247,10 +239,8 @@ class TestMemoryPublisher(PublisherContract):
         assert await publisher.lost_data()
 
 
-class TestNatsPublisher(PublisherContract):
-    @pytest.fixture
-    def backend(self, nats_backend: NatsBackend) -> BusBackend:
-        return nats_backend
+class TestNatsPublisher(OnNats, PublisherContract):
+    pass
 
 
 async def test_an_object_that_does_not_fit_goes_as_metadata(tmp_path: object, nats_server: NatsServer) -> None:

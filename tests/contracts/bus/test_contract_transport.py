@@ -17,7 +17,7 @@ from raybus.bus.transport import (
     Unavailable,
     WrongSequence,
 )
-from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
+from support.buses import BusBackend, BusContract, OnMemory, OnNats, eventually
 
 OBJECTS = StreamConfig(name="OBJECTS", subjects=("obj.>",), metadata={"raybus.partitions": "8"})
 BUCKET = StreamConfig(name="KV_b", subjects=("$KV.b.>",), marker_ttl_s=30)
@@ -59,11 +59,7 @@ async def follow(bus: Bus, *subjects: str, stream: str = "OBJECTS", headers_only
     return log
 
 
-class TransportContract:
-    @pytest.fixture
-    def backend(self) -> BusBackend:
-        raise NotImplementedError
-
+class TransportContract(BusContract):
     @pytest.fixture
     async def bus(self, backend: BusBackend) -> Bus:
         bus = await backend.connect()
@@ -295,13 +291,9 @@ class TransportContract:
         assert not bus.connected
 
 
-class TestMemoryTransport(TransportContract):
-    @pytest.fixture
-    def backend(self, memory_backend: MemoryBackend) -> BusBackend:
-        return memory_backend
+class TestMemoryTransport(OnMemory, TransportContract):
+    pass
 
 
-class TestNatsTransport(TransportContract):
-    @pytest.fixture
-    def backend(self, nats_backend: NatsBackend) -> BusBackend:
-        return nats_backend
+class TestNatsTransport(OnNats, TransportContract):
+    pass
