@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from raybus.cli import story
-from raybus.cli.logs import LogFollower
+from raybus.cli.job_log import JobLog
 from raybus.cli.story import View
 from raybus.domain import labels
 from raybus.domain.kinds import EVENT, POD, RAYCLUSTER, RAYJOB, Kind
@@ -46,7 +46,7 @@ async def read_cluster(client: KubeClient, namespace: str, name: str, uid: str) 
     return story.view_of_cluster(cluster, await _events(client, namespace, {uid})), cluster
 
 
-async def follow_job(client: KubeClient, rayjob: Mapping[str, Any], tell: Tell, logs: LogFollower) -> View:
+async def follow_job(client: KubeClient, rayjob: Mapping[str, Any], tell: Tell, logs: JobLog) -> View:
     """Tell the RayJob's story until it ends or is refused; the last view. Its log is passed on meanwhile."""
     meta = rayjob["metadata"]
 

@@ -1,73 +1,58 @@
-"""A job's own output: from the submitter's pod, or from Ray where there is no submitter."""
+"""`raybus logs rayjob/NAME`: the output of a job that runs or ran."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Protocol
-
-from raybus.cli.story import View
-from raybus.domain.kinds import POD
+from raybus.cli import follow, story
+from raybus.cli.console import show
+from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli.ray_log import RayLog, access_of
+from raybus.domain.kinds import POD, RAYJOB
 from raybus.kube.client import KubeClient
-from raybus.kube.errors import KubeError
+from raybus.kube.errors import KubeError, NotFound
 
-Print = Callable[[str], None]
-RETRY_S = 1.0
-RETRIES = 30
+DRAIN_S = 30.0
 
 
-class LogFollower(Protocol):
-    """Prints a job's output while the run goes on."""
+async def show_log(client: KubeClient, namespace: str, name: str, *, follow_on: bool, local: bool) -> int:
+    """Print the log; with `follow_on` until the job has ended. Exit code 0 if there was one to print."""
+    try:
+        rayjob = await client.get(RAYJOB, namespace, name)
+    except NotFound:
+        raise UserError(f"no RayJob {name} in namespace {namespace}", "`raybus get rayjobs` lists them") from None
+    view, _ = await follow.read_job(client, namespace, name, rayjob["metadata"]["uid"])
+    if rayjob["spec"].get("submissionMode", "K8sJobMode") == "HTTPMode":
+        return await _from_ray(client, view, local=local)
+    if not view.submitter:
+        raise UserError(
+            f"RayJob {name} has no output yet: its submitter has not started",
+            f"`raybus get rayjob/{name}` shows its state",
+            EXIT_ENVIRONMENT,
+        )
+    query = {"follow": "true"} if follow_on and not story.ended(view) else {}
+    try:
+        async for line in client.stream_lines(POD.path(namespace, view.submitter, "log"), query):
+            show(line.decode(errors="replace"))
+    except NotFound as error:
+        raise UserError(
+            f"the log is gone: {error.message}", "logs live as long as their pod", EXIT_ENVIRONMENT
+        ) from None
+    except KubeError as error:
+        raise UserError(f"cannot read the log: {error.message}", "try again", EXIT_ENVIRONMENT) from None
+    return 0
 
-    def see(self, view: View) -> None: ...
-    async def drain(self, limit_s: float) -> None: ...
-    async def stop(self) -> None: ...
 
+async def _from_ray(client: KubeClient, view: story.View, *, local: bool) -> int:
+    lines = 0
 
-class SubmitterLog:
-    """Follows the logs of the submitter's pods, one after the other; a lost connection repeats no line.
+    def write(line: str) -> None:
+        nonlocal lines
+        lines += 1
+        show(line)
 
-    A pod that takes over from a dead one shows the job's log from its beginning again, and this says so.
-    """
-
-    def __init__(self, client: KubeClient, namespace: str, write: Print) -> None:
-        self._client, self._namespace, self._write = client, namespace, write
-        self._pod = ""
-        self._printed = 0
-        self._task: asyncio.Task[None] | None = None
-
-    def see(self, view: View) -> None:
-        """Start following when a submitter appears, or another takes over."""
-        if view.submitter and view.submitter != self._pod:
-            if self._task is not None:
-                self._task.cancel()
-                self._write(f"--- {self._pod} is over; the log again from its beginning, by {view.submitter} ---")
-            self._pod, self._printed = view.submitter, 0
-            self._task = asyncio.create_task(self._follow(view.submitter), name=f"log of {view.submitter}")
-
-    async def drain(self, limit_s: float) -> None:
-        """Wait until the log has ended; at most `limit_s`."""
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=limit_s)
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _follow(self, pod: str) -> None:
-        for _ in range(RETRIES):
-            seen = 0
-            try:
-                async for line in self._lines(pod):
-                    seen += 1
-                    if seen > self._printed:
-                        self._printed = seen
-                        self._write(line.decode(errors="replace"))
-                return
-            except KubeError:
-                # The container is being started, or the API server restarted: the log is read again from its beginning.
-                await asyncio.sleep(RETRY_S)
-
-    def _lines(self, pod: str) -> AsyncIterator[bytes]:
-        return self._client.stream_lines(POD.path(self._namespace, pod, "log"), {"follow": "true"})
+    log = RayLog(write, None if local else lambda: access_of(client))
+    log.see(view)
+    await log.drain(DRAIN_S)
+    await log.stop()
+    if not lines:
+        raise UserError("Ray does not answer for this job's log", "it goes with its cluster", EXIT_ENVIRONMENT)
+    return 0

@@ -15,7 +15,7 @@ from raybus.cli import console, get, local, manifest, up
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.cli.layout import Layout, open_layout
 from raybus.cli.local import UpOptions
-from raybus.cli.log_command import show_log
+from raybus.cli.logs import show_log
 from raybus.cli.run import RunOptions
 from raybus.cli.run import run as run_file
 from raybus.kube import config

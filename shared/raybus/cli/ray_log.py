@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from raybus.cli.logs import RETRY_S, Print
+from raybus.cli.job_log import RETRY_S, JobLog, Print
 from raybus.cli.story import View
 from raybus.kube.client import KubeClient
 from raybus.ray.errors import RayError
@@ -14,17 +14,15 @@ from raybus.ray.http import Access, Dashboards
 from raybus.ray.jobs import TERMINAL, JobsClient
 
 
-class RayLog:
+class RayLog(JobLog):
     """Follows the log of the submission that the view names, each line once.
 
     `access` leads through the API server's Service proxy; without it HTTP_PROXY must lead to Ray's Services.
     """
 
     def __init__(self, write: Print, access: Callable[[], Access] | None) -> None:
-        self._write = write
+        super().__init__(write)
         self._access = access
-        self._printed = 0
-        self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
     def see(self, view: View) -> None:
@@ -35,15 +33,8 @@ class RayLog:
             self._ended.set()
 
     async def drain(self, limit_s: float) -> None:
-        """Wait until the log has ended; at most `limit_s`."""
         self._ended.set()
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=limit_s)
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await super().drain(limit_s)
 
     async def _follow(self, dashboard: str, job_id: str) -> None:
         service, namespace, *_ = dashboard.split(".")

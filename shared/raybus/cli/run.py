@@ -12,9 +12,10 @@ from typing import Any
 from raybus.cli import apply, follow, manifest, story
 from raybus.cli.console import show, tell
 from raybus.cli.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, UserError
-from raybus.cli.logs import LogFollower, SubmitterLog
+from raybus.cli.job_log import JobLog
 from raybus.cli.manifest import Manifest
 from raybus.cli.ray_log import RayLog, access_of
+from raybus.cli.submitter_log import SubmitterLog
 from raybus.domain.kinds import RAYCLUSTER, RAYJOB
 from raybus.kube.client import KubeClient
 
@@ -107,7 +108,7 @@ def _cluster_verdict(view: story.View) -> int:
     return 0
 
 
-def _log_of(client: KubeClient, subject: Mapping[str, Any], options: RunOptions) -> LogFollower:
+def _log_of(client: KubeClient, subject: Mapping[str, Any], options: RunOptions) -> JobLog:
     if subject["spec"].get("submissionMode", "K8sJobMode") == "HTTPMode":
         return RayLog(show, None if options.local else lambda: access_of(client))
     return SubmitterLog(client, subject["metadata"]["namespace"], show)
