@@ -9,6 +9,7 @@ from raybus.decide.actions import Action, StopRayJob, SubmitRayJob
 from raybus.decide.outcome import Outcome, Result
 from raybus.ray import NoAnswer, NotFound, RayError, Refused
 from raybus.runtime.executor import Handler
+from raybus_job_ctrl.build.request import redacted
 from raybus_job_ctrl.probe import RayAccess, TokenError
 
 ACTIONS: tuple[type[Action], ...] = (
@@ -44,7 +45,8 @@ class RayActions:
             if error.id_in_use:
                 return Outcome(action=action, result=Result.ALREADY_SO, message=error.text, code=error.status)
             result = Result.REFUSED if error.final else Result.FAILED
-            return Outcome(action=action, result=result, message=error.text or str(error), code=error.status)
+            words = redacted(error.text or str(error), action.request)
+            return Outcome(action=action, result=result, message=words, code=error.status)
         except NoAnswer as error:
             return Outcome(action=action, result=Result.AMBIGUOUS, message=str(error))
         except (RayError, TokenError) as error:

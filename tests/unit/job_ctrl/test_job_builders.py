@@ -4,7 +4,7 @@ import pytest
 
 from raybus_job_ctrl.build import head_service
 from raybus_job_ctrl.build.cluster import ray_cluster
-from raybus_job_ctrl.build.request import ResourcesError, parse_resources, submit_request
+from raybus_job_ctrl.build.request import ResourcesError, parse_resources, redacted, submit_request
 from raybus_job_ctrl.build.submitter import submitter_job
 from support.rayjobs import ADDRESS, CLUSTER_SPEC, UID, cluster, known, ray_job
 
@@ -114,6 +114,12 @@ def test_kubernetes_leaves_the_script_alone() -> None:
     assert "echo $$(RAY_JOB_SUBMISSION_ID)" in args[0]
 
 
+def test_kubernetes_leaves_the_id_alone() -> None:
+    job = submitter_job(ray_job(), cluster(), address=ADDRESS, submission_id="$(PYTHONUNBUFFERED)")
+    env = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "RAY_JOB_SUBMISSION_ID", "value": "$$(PYTHONUNBUFFERED)"} in env
+
+
 def test_token_authentication_reaches_the_submitter_unless_it_has_it() -> None:
     secured = {**CLUSTER_SPEC, "authOptions": {"mode": "token"}}
     env = job_of(secured)["spec"]["template"]["spec"]["containers"][0]["env"]
@@ -201,6 +207,21 @@ def test_a_submission_by_http_has_rays_field_names_and_the_entrypoint_as_written
         "entrypoint_num_cpus": 0.5,
     }
     assert submit_request({"entrypoint": "x"}, "j") == {"entrypoint": "x", "submission_id": "j"}
+
+
+def test_rays_words_about_a_request_do_not_repeat_its_variables() -> None:
+    request = submit_request(
+        {"entrypoint": "x", "runtimeEnvYAML": "env_vars: {A: hunter2, B: 42, C: a.b+c, D: ''}"}, "j"
+    )
+    words = "the value 42 is of type <class 'int'>; hunter2, hunter21 and a.b+c in line 142"
+    assert redacted(words, request) == "the value *** is of type <class 'int'>; ***, hunter21 and *** in line 142"
+    for other in (
+        {},
+        {"runtime_env": {}},
+        {"runtime_env": {"env_vars": ["42"]}},
+        {"runtime_env": {"env_vars": {"A": ""}}},
+    ):
+        assert redacted(words, other) == words
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"R": "2"}', '{"R": true}', '{"R": null}', "NaN", '{"R": NaN}', "1"])

@@ -161,6 +161,10 @@ async def test_what_becomes_of_a_submission(ray: FakeRay, head: FakeHead, dashbo
     head.refuse_submit = (400, "TypeError: no such field")
     refused = await act.submit(submission(ray))
     assert (refused.result, refused.message) == (Result.REFUSED, "TypeError: no such field")
+    secret = {"entrypoint": "x", "runtime_env": {"env_vars": {"PIN": 1234}}}
+    head.refuse_submit = (400, "TypeError: the value 1234 is of type <class 'int'>")
+    told = await act.submit(dataclasses.replace(submission(ray), request=secret))
+    assert told.message == "TypeError: the value *** is of type <class 'int'>"
     head.refuse_submit = (500, "No available agent to submit job")
     assert (await act.submit(submission(ray))).result is Result.FAILED
     head.hang = True

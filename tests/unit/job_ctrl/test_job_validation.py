@@ -41,7 +41,10 @@ REFUSED = [
     ({"rayClusterSpec": None}, "spec.rayClusterSpec"),
     ({"rayClusterSpec": None, "clusterSelector": {}}, "spec.rayClusterSpec"),
     ({"rayClusterSpec": {}}, "headGroupSpec"),
-    ({"rayClusterSpec": {"headGroupSpec": {"template": {"spec": {"containers": []}}}}}, "containers"),
+    (
+        {"rayClusterSpec": {"headGroupSpec": {"template": {"spec": {"containers": []}}}}},
+        "spec.rayClusterSpec.headGroupSpec.template.spec.containers",
+    ),
     (
         {"rayClusterSpec": {**CLUSTER_SPEC, "authOptions": {"mode": "token", "enableK8sTokenAuth": True}}},
         "enableK8sTokenAuth",
@@ -62,6 +65,14 @@ REFUSED = [
     ({"submitterPodTemplate": template(containers=[])}, "spec.submitterPodTemplate.spec.containers"),
     ({"submitterPodTemplate": template(restartPolicy="Always")}, "restartPolicy"),
     ({"rayClusterSpec": NO_DASHBOARD}, "dashboard"),
+    ({"runtimeEnvYAML": "env_vars: {PIN: 1234}"}, "spec.runtimeEnvYAML: env_vars.PIN must be text"),
+    ({"runtimeEnvYAML": "env_vars: [A]"}, "spec.runtimeEnvYAML: env_vars"),
+    ({"jobId": "--help"}, "spec.jobId"),
+    ({"entrypoint": "python -c '" + "#" * 131_072 + "'"}, "spec.entrypoint"),
+    (
+        {"rayClusterSpec": {**CLUSTER_SPEC, "upgradeStrategy": {"type": "Recreate"}}},
+        "spec.rayClusterSpec.upgradeStrategy",
+    ),
 ]
 
 
@@ -95,7 +106,17 @@ FINE = [
     {"submitterPodTemplate": template(restartPolicy="OnFailure")},
     {"backoffLimit": 0},
     {"entrypointResources": '{"R": 1.5}'},
+    {"runtimeEnvYAML": "env_vars: {PIN: '1234', EMPTY: ''}"},
+    {"jobId": "--help", "submissionMode": "HTTPMode"},
+    {"entrypoint": "python -c '" + "#" * 131_072 + "'", "submissionMode": "HTTPMode"},
 ]
+
+
+def test_a_refusal_does_not_repeat_a_value_that_may_be_secret() -> None:
+    for text in ("env_vars: {PIN: 1234567}", "env_vars: {PIN: !!int hunter1234567}", "env_vars: {PIN: 1234567"):
+        event = only(decided(world(ray_job(runtimeEnvYAML=text))), RecordEvent)
+        assert "spec.runtimeEnvYAML" in event.note
+        assert "1234567" not in event.note
 
 
 @pytest.mark.parametrize("spec", FINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,17 @@ def submit_request(spec: Json, submission_id: str) -> dict[str, Any]:
         if number := spec.get(field):
             body[key] = number
     return body
+
+
+def redacted(text: str, request: Json) -> str:
+    """What Ray says about a request, without the values of its variables: Ray repeats those that it does not like."""
+    runtime = request.get("runtime_env")
+    variables = runtime.get("env_vars") if isinstance(runtime, Mapping) else None
+    if not isinstance(variables, Mapping):
+        return text
+    values = sorted({str(value) for value in variables.values()} - {""}, key=len, reverse=True)
+    whole = "|".join(re.escape(value) for value in values)
+    return re.sub(rf"(?<!\w)(?:{whole})(?!\w)", "***", text) if values else text
 
 
 def parse_resources(text: str) -> dict[str, float]:

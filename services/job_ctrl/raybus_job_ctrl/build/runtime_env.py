@@ -76,8 +76,10 @@ def parse(text: str) -> Mapping[str, Any]:
         value = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
         raise RuntimeEnvError(_words(error)) from None
-    except (ValueError, RecursionError, AttributeError, TypeError) as error:
-        raise RuntimeEnvError(f"not valid YAML: {error}") from None
+    except RecursionError:
+        raise RuntimeEnvError("not valid YAML: nested too deeply") from None
+    except (ValueError, AttributeError, TypeError):  # their words repeat the value
+        raise RuntimeEnvError("not valid YAML: a value does not fit its tag") from None
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -87,9 +87,9 @@ def compact_json(value: Any) -> str:
 
 
 def unexpanded(text: str) -> str:
-    """`text` as a container argument that arrives as it is.
+    """`text` as a container's argument, or the value of a variable, that arrives as it is.
 
-    Kubernetes replaces `$(NAME)` in arguments by variables of the container, and reads `$$` as `$`; only where one of the two
+    Kubernetes replaces `$(NAME)` in both by variables of the container, and reads `$$` as `$`; only where one of the two
     occurs is anything doubled, so that common scripts can be read in the Job.
     """
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text

@@ -85,7 +85,7 @@ def _env(container: Json, cluster: Json, address: str, submission_id: str) -> li
     env: list[dict[str, Any]] = [
         {"name": "PYTHONUNBUFFERED", "value": "1"},
         {"name": "RAY_DASHBOARD_ADDRESS", "value": address},
-        {"name": "RAY_JOB_SUBMISSION_ID", "value": submission_id},
+        {"name": "RAY_JOB_SUBMISSION_ID", "value": script.unexpanded(submission_id)},
     ]
     if cluster_spec.token_auth(cluster["spec"]):
         key = {"name": head_service.auth_secret(cluster), "key": "auth_token"}

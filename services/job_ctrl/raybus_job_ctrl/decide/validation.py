@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from raybus.decide.reasons import Complaint
-from raybus.domain import cluster_validation, names
-from raybus_job_ctrl.build import request, runtime_env, submitter
+from raybus.domain import cluster_validation, labels, names
+from raybus_job_ctrl.build import request, runtime_env, script, submitter
 from raybus_job_ctrl.build.head_service import dashboard_port
 from raybus_job_ctrl.decide import reasons
 from raybus_job_ctrl.decide.policy import Policy
@@ -25,6 +25,8 @@ Rule = Callable[[JobWorld, Policy], str]
 
 NAME_MAX = names.MAX_CLUSTER_NAME - 6  # room for "-" and five characters
 METADATA_SINCE = (2, 6, 0)
+ADDRESS_MAX = 320  # characters of host and port
+ARGUMENT_MAX = 128 * 1024 - 1  # bytes that Linux gives one argument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,14 @@ def _cluster(world: JobWorld, policy: Policy) -> str:
     if (spec.get("authOptions") or {}).get("enableK8sTokenAuth"):
         return "spec.rayClusterSpec.authOptions.enableK8sTokenAuth: not possible for a RayJob; leave it out"
     text = cluster_validation.spec_problem(spec, world.annotations, policy.gates)
-    return f"spec.rayClusterSpec: {text.removeprefix('spec.')}" if text else ""
+    return _inside(text)
+
+
+def _inside(text: str) -> str:
+    """A problem of the cluster's spec, under the name that its field has in a RayJob."""
+    if text.startswith("spec."):
+        return f"spec.rayClusterSpec.{text.removeprefix('spec.')}"
+    return f"spec.rayClusterSpec: {text}" if text else ""
 
 
 def _runtime_env(world: JobWorld, _: Policy) -> str:
@@ -77,6 +86,19 @@ def _runtime_env(world: JobWorld, _: Policy) -> str:
     except runtime_env.RuntimeEnvError as error:
         return f"spec.runtimeEnvYAML: {error}"
     return ""
+
+
+def _variables(world: JobWorld, _: Policy) -> str:
+    """Ray takes text only, and its refusal would repeat the value."""
+    found = runtime_env.parse(world.spec.get("runtimeEnvYAML") or "").get("env_vars")
+    if found is not None and not isinstance(found, Mapping):
+        return "spec.runtimeEnvYAML: env_vars must be a mapping of names to texts"
+    odd = [name for name, value in (found or {}).items() if not isinstance(value, str)]
+    return f"spec.runtimeEnvYAML: env_vars.{odd[0]} must be text; put its value in quotes" if odd else ""
+
+
+def _upgrade(world: JobWorld, _: Policy) -> str:
+    return _inside(cluster_validation.upgrade_problem(world.cluster_spec, {labels.ORIGINATED_FROM_CRD: "RayJob"}))
 
 
 def _numbers(world: JobWorld, _: Policy) -> str:
@@ -104,6 +126,23 @@ def _entrypoint(world: JobWorld, _: Policy) -> str:
     if world.mode == Mode.K8S_JOB and not submitter.generates_script(spec):
         return ""
     return "spec.entrypoint: missing; say which command the job runs, such as `python main.py`"
+
+
+def _script(world: JobWorld, _: Policy) -> str:
+    """The submitter is given its script as one argument, and Ray's command line the job's id."""
+    spec = world.spec
+    if world.mode != Mode.K8S_JOB or not submitter.generates_script(spec):
+        return ""
+    job_id = spec.get("jobId") or ""
+    if job_id.startswith("-"):
+        return f"spec.jobId: {job_id!r} must not begin with '-', Ray's command line would take it for an option"
+    text = script.submit_script(spec, address="h" * ADDRESS_MAX, submission_id=job_id or "j" * NAME_MAX)
+    if len(text.encode()) > ARGUMENT_MAX:
+        return (
+            "spec.entrypoint: too long, with runtimeEnvYAML and metadata, for a command line of 128 KiB; put the program"
+            " into a file of the image or of runtime_env's working_dir"
+        )
+    return ""
 
 
 def _resources(world: JobWorld, _: Policy) -> str:
@@ -152,4 +191,14 @@ def _dashboard(world: JobWorld, _: Policy) -> str:
 
 
 RULES: tuple[Rule, ...] = (_time_to_live, _cluster_given, _cluster, _runtime_env, _numbers)
-FIRST_RULES: tuple[Rule, ...] = (_mode, _entrypoint, _resources, _metadata, _submitter, _dashboard)
+FIRST_RULES: tuple[Rule, ...] = (
+    _mode,
+    _entrypoint,
+    _variables,
+    _resources,
+    _metadata,
+    _submitter,
+    _script,
+    _upgrade,
+    _dashboard,
+)
