@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from raybus.api.shape import Shapes
 from raybus.decide.tree import Fact, Tree
 from raybus.domain import labels, owners, times
 from raybus_job_ctrl.build import head_service
@@ -13,16 +14,17 @@ from raybus_job_ctrl.decide.world import JobWorld, Phase, Poll, Record, Submitte
 Json = Mapping[str, Any]
 
 
-def observe(tree: Tree) -> JobWorld:
-    """A view of the tree; objects that are not this RayJob's own are left out."""
-    job = tree.root
-    if job is None or tree.key.kind != "RayJob":
-        return JobWorld(key=tree.key, job=job, complete=tree.complete, fresh=tree.fresh)
+def observe(tree: Tree, /, *, shapes: Shapes | None = None) -> JobWorld:
+    """A view of the tree; objects that are not this RayJob's own are left out. `shapes` remembers which specs can be read."""
+    if tree.root is None or tree.key.kind != "RayJob":
+        return JobWorld(key=tree.key, job=tree.root, complete=tree.complete, fresh=tree.fresh)
+    job, trouble = (shapes or Shapes()).readable(tree.root)
     uid, status = job["metadata"]["uid"], job.get("status") or {}
     cluster = _own(tree, "RayCluster", status.get("rayClusterName") or "", uid)
     return JobWorld(
         key=tree.key,
         job=job,
+        unreadable=trouble,
         cluster=cluster,
         submitter=_submitter(tree, uid),
         head_service=tree.named("Service", head_service.name_of(tree.key.name)),
@@ -78,7 +80,7 @@ def _is_living_head(pod: Json, cluster_uid: str) -> bool:
 def _ray(pod: Json, cluster: Json) -> Json:
     """State of Ray's container: the template's first one, found by name, since a webhook may put another before it."""
     head = (cluster.get("spec") or {}).get("headGroupSpec") or {}
-    given = ((head.get("template") or {}).get("spec") or {}).get("containers") or ({},)
+    given: Sequence[Json] = ((head.get("template") or {}).get("spec") or {}).get("containers") or ({},)
     present = [container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()]
     expected = given[0].get("name")
     ray = expected if expected in present else next(iter(present), None)

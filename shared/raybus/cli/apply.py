@@ -10,6 +10,8 @@ from typing import Any
 from raybus.cli import story
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.cli.manifest import kind_of
+from raybus.domain import labels
+from raybus.domain.cluster_spec import managed_elsewhere
 from raybus.domain.kinds import RAYJOB, Kind
 from raybus.kube.client import KubeClient
 from raybus.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NoAnswer, NotFound
@@ -28,13 +30,24 @@ class Existing(StrEnum):
 
 
 def on_existing(found: Mapping[str, Any], *, replace: bool) -> Existing:
-    """A RayJob runs once: an ended one is replaced or refused, a live one is followed. Other objects are updated."""
+    """A RayJob runs once: an ended one is replaced or refused, a live one is followed, one that was turned away is replaced.
+    Other objects are updated.
+    """
     if found["kind"] != RAYJOB.kind:
         return Existing.UPDATE
-    ended = (found.get("status") or {}).get("jobDeploymentStatus") in story.ENDED
-    if found["metadata"].get("deletionTimestamp") or (ended and replace):
+    state = (found.get("status") or {}).get("jobDeploymentStatus") or ""
+    ended = state in story.ENDED
+    if found["metadata"].get("deletionTimestamp") or _turned_away(found, state):
+        return Existing.REPLACE
+    if replace and (ended or state == "Initializing"):
         return Existing.REPLACE
     return Existing.REFUSE if ended else Existing.ATTACH
+
+
+def _turned_away(found: Mapping[str, Any], state: str) -> bool:
+    """Nothing was ever made of it: the controller begins with its finalizer."""
+    begun = labels.RAYJOB_FINALIZER in (found["metadata"].get("finalizers") or ())
+    return state in ("", "ValidationFailed") and not begun and not managed_elsewhere(found.get("spec") or {})
 
 
 def explain(error: KubeError, obj: Mapping[str, Any]) -> UserError:
@@ -55,7 +68,8 @@ def explain(error: KubeError, obj: Mapping[str, Any]) -> UserError:
     if isinstance(error, Forbidden):
         return UserError(f"{what}: {error.message}", "ask for the right, or use another kubeconfig", EXIT_ENVIRONMENT)
     if isinstance(error, Invalid) and error.causes:
-        fields = "; ".join(f"{cause.get('field')}: {cause.get('message')}" for cause in error.causes)
+        named = [cause for cause in error.causes if cause.get("field") != "<nil>"]  # what else was not looked at
+        fields = "; ".join(f"{cause.get('field')}: {cause.get('message')}" for cause in named or error.causes)
         return UserError(f"{what} is not valid: {fields}", "mend the field and run again")
     return UserError(f"{what} is refused: {error.message}", "mend what it names and run again")
 

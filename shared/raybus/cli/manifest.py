@@ -16,6 +16,7 @@ from raybus.cli.errors import UserError
 from raybus.domain.kinds import ALL_KINDS, Kind
 
 RAY_GROUP = "ray.io"
+VERSIONS = ("v1", "v1alpha1")
 # The last of these in a file is followed: a RayJob beside its own RayCluster is what the user wants to see through.
 FOLLOWED = ("RayJob", "RayService", "RayCluster", "RayCronJob")
 DEFAULT_NAMESPACE = "default"
@@ -67,6 +68,8 @@ def parse(text: str, source: str, namespace: str | None = None) -> Manifest:
     for obj in ray:
         if obj["kind"] not in FOLLOWED:
             raise UserError(f"{source}: kind {obj['kind']} is not part of ray.io", f"use one of {', '.join(FOLLOWED)}")
+        if obj["apiVersion"].partition("/")[2] not in VERSIONS:
+            raise UserError(f"{source}: apiVersion {obj['apiVersion']} is unknown", f"use {RAY_GROUP}/{VERSIONS[0]}")
     subject = min(reversed(ray), key=lambda obj: FOLLOWED.index(obj["kind"]))
     return Manifest(objects, subject)
 
@@ -83,9 +86,23 @@ def kind_of(obj: dict[str, Any]) -> Kind:
     )
 
 
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that does not let the last of two equal keys win in silence."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} stands there twice", problem_mark=key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return node
+
+
 def _documents(text: str, source: str) -> list[dict[str, Any]]:
     try:
-        documents: Sequence[Any] = list(yaml.safe_load_all(text))
+        documents: Sequence[Any] = list(yaml.load_all(text, _Loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -116,6 +133,12 @@ def _checked(document: Any, where: str) -> dict[str, Any]:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise UserError(f"{where} ({document['kind']}) has no metadata.name", "give it a name")
+    for field in ("name", "generateName", "namespace"):
+        if not isinstance(metadata.get(field, ""), str):
+            raise UserError(
+                f"{where} ({document['kind']}): metadata.{field} is {metadata[field]!r}, not text",
+                "put it in quotes" if isinstance(metadata[field], int | float) else "give a name",
+            )
     return document
 
 

@@ -77,13 +77,21 @@ async def _follow(client: KubeClient, subject: Mapping[str, Any], options: RunOp
             "run it again if that was not you",
             EXIT_ENVIRONMENT,
         ) from None
-    if not story.ended(view):
-        raise UserError(story.refused(view), "mend what it names and run again")
+    if cause := story.refused(view):
+        raise _refusal(subject, view, cause)
     code, line = story.verdict(view)
     tell(line)
     if options.until_clean:
         await _wait_until_clean(client, subject)
     return code
+
+
+def _refusal(subject: Mapping[str, Any], view: story.View, cause: str) -> UserError:
+    meta = subject["metadata"]
+    named = cause if cause.startswith(f"{meta['namespace']}/") else f"{meta['namespace']}/{meta['name']}: {cause}"
+    # Its cluster was made from the spec as it was, so a mended one needs another.
+    again = "run again with --replace" if view.deployment == "Initializing" else "run again"
+    return UserError(named, f"mend what it names and {again}")
 
 
 async def _wait_until_clean(client: KubeClient, subject: Mapping[str, Any]) -> None:
@@ -109,7 +117,7 @@ def _cluster_verdict(view: story.View) -> int:
 
 
 def _log_of(client: KubeClient, subject: Mapping[str, Any], options: RunOptions) -> JobLog:
-    if subject["spec"].get("submissionMode", "K8sJobMode") == "HTTPMode":
+    if (subject.get("spec") or {}).get("submissionMode") == "HTTPMode":
         return RayLog(show, None if options.local else lambda: access_of(client))
     return SubmitterLog(client, subject["metadata"]["namespace"], show)
 

@@ -97,7 +97,12 @@ def news(before: View, after: View) -> list[str]:
         lines.append(f"submitter {after.submitter}: started, submission id {after.job_id}")
     if after.job and after.job != before.job and after.job not in ("SUCCEEDED", "FAILED", "STOPPED"):
         lines.append(f"job {after.job_id}: {after.job}")
-    lines += [f"warning {reason}: {note}" for reason, note in after.warnings if (reason, note) not in before.warnings]
+    told_as_error = refused(after)
+    lines += [
+        f"warning {reason}: {note}"
+        for reason, note in after.warnings
+        if (reason, note) not in before.warnings and not (told_as_error and _refuses(reason, note))
+    ]
     return lines
 
 
@@ -105,10 +110,15 @@ def refused(view: View) -> str:
     """Why nothing will ever happen to this object, in the controller's words; empty while it may go on."""
     if view.deployment == "ValidationFailed":
         return view.message or "the object is not valid"
-    for reason, note in view.warnings:
-        if reason.startswith("Invalid") or reason in ("ValidationFailed", "NotSupported"):
-            return note
-    return ""
+    if view.deployment not in ("", "Initializing"):
+        return ""  # what is said about a job that runs does not end it
+    return next((note for reason, note in view.warnings if _refuses(reason, note)), "")
+
+
+def _refuses(reason: str, note: str) -> bool:
+    if reason.startswith("FailedToCreate"):
+        return " is invalid: " in note  # the API server's words for what it will never take
+    return reason.startswith("Invalid") or reason in ("ValidationFailed", "NotSupported")
 
 
 def ended(view: View) -> bool:

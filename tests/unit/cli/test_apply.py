@@ -9,7 +9,8 @@ from raybus.kube import errors
 
 
 def rayjob(state="", **meta):
-    return {"kind": "RayJob", "metadata": {"name": "hello", **meta}, "status": {"jobDeploymentStatus": state}}
+    meta = {"name": "hello", "finalizers": ["ray.io/rayjob-finalizer"], **meta}
+    return {"kind": "RayJob", "metadata": meta, "spec": {}, "status": {"jobDeploymentStatus": state}}
 
 
 @pytest.mark.parametrize(
@@ -23,11 +24,23 @@ def rayjob(state="", **meta):
         (rayjob("Complete"), False, Existing.REFUSE),
         (rayjob("Failed"), True, Existing.REPLACE),
         (rayjob("ValidationFailed"), True, Existing.REPLACE),
+        (rayjob("ValidationFailed"), False, Existing.REFUSE),
+        (rayjob("ValidationFailed", finalizers=[]), False, Existing.REPLACE),
+        (rayjob(finalizers=[]), False, Existing.REPLACE),
+        (rayjob("Initializing"), False, Existing.ATTACH),
+        (rayjob("Initializing"), True, Existing.REPLACE),
+        ({**rayjob(finalizers=[]), "spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, False, Existing.ATTACH),
         (rayjob("Running", deletionTimestamp="2026-01-01T00:00:00Z"), False, Existing.REPLACE),
     ],
 )
 def test_a_rayjob_runs_once_and_other_objects_are_updated(found, replace, expected):
     assert on_existing(found, replace=replace) is expected
+
+
+def test_what_the_server_did_not_look_at_any_more_is_not_told():
+    causes = [{"field": "spec.a", "message": "wrong"}, {"field": "<nil>", "message": "some rules were not checked"}]
+    told = explain(errors.Invalid(422, "Invalid", "long", details={"causes": causes}), OBJECT)
+    assert told.message == "RayJob hello is not valid: spec.a: wrong"
 
 
 OBJECT = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "hello"}}

@@ -37,6 +37,12 @@ def test_the_rayjob_is_followed_also_beside_a_cluster():
     assert manifest.parse(CLUSTER + "---" + RAYJOB + "---" + CLUSTER, "f").subject["kind"] == "RayJob"
 
 
+def test_what_is_merged_may_be_overridden():
+    head = "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: a}\n"
+    text = head + "shared: {deep: &m {x: 1}}\nspec: {<<: *m, x: 2}\n"
+    assert manifest.parse(text, "f").subject["spec"] == {"x": 2}
+
+
 def test_a_list_is_taken_apart():
     text = "kind: List\napiVersion: v1\nitems:\n- {apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}}\n"
     assert manifest.parse(text, "f").subject["metadata"]["name"] == "a"
@@ -52,6 +58,9 @@ def test_a_list_is_taken_apart():
         ("apiVersion: ray.io/v1\nkind: RayJob\n", "has no metadata.name"),
         ("apiVersion: ray.io/v1\nkind: RayJobb\nmetadata: {name: a}\n", "kind RayJobb is not part of ray.io"),
         ("a: [1\nb: 2\n", "line 2"),
+        ("apiVersion: ray.io/v2\nkind: RayJob\nmetadata: {name: a}\n", "apiVersion ray.io/v2 is unknown"),
+        ("apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: 12}\n", "metadata.name is 12, not text"),
+        ("apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: a}\nspec: {x: 1,\n  x: 2}\n", "line 5, column 3"),
     ],
 )
 def test_what_is_wrong_is_named_with_a_remedy(text, words):

@@ -39,6 +39,27 @@ def test_a_warning_is_shown_once():
     assert story.news(seen, seen) == []
 
 
+INVALID = ("FailedToCreateHeadPod", 'Pod "x" is invalid: spec.containers[0].image: Required value')
+QUOTA = ("FailedToCreateHeadPod", "pods is forbidden: exceeded quota")
+ASKED = ("NotSupported", "ns/x: not supported yet: spec.suspend: true")
+
+
+@pytest.mark.parametrize(
+    ("deployment", "warning", "ends"),
+    [
+        ("", ASKED, True),
+        ("Initializing", ASKED, True),
+        ("Running", ASKED, False),
+        ("Initializing", INVALID, True),
+        ("Initializing", QUOTA, False),
+    ],
+)
+def test_what_can_never_work_ends_the_following_and_is_told_once(deployment, warning, ends):
+    view = View(deployment=deployment, warnings=(warning,))
+    assert story.refused(view) == (warning[1] if ends else "")
+    assert story.news(View(), view) == ([] if ends else [f"warning {warning[0]}: {warning[1]}"])
+
+
 def test_the_view_reads_cluster_and_submitter():
     cluster = {
         "metadata": {"name": "hello-c"},
