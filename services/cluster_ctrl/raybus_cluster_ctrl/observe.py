@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from raybus.api.shape import Shapes
 from raybus.decide.tree import RootKey, Tree
 from raybus.domain import cluster_spec, kinds, labels, owners, services
 from raybus_cluster_ctrl.build.target import Cluster
@@ -40,12 +41,16 @@ class Observer:
     def __init__(self, remembered: int = _REMEMBERED) -> None:
         self._limit = remembered
         self._seen: OrderedDict[RootKey, _Seen] = OrderedDict()
+        self._shapes = Shapes(remembered)
 
     def __call__(self, tree: Tree) -> ClusterWorld:
         if tree.root is None:
             self._seen.pop(tree.key, None)
             return ClusterWorld(cluster=None)
-        cluster = Cluster(tree.root)
+        root, trouble = self._shapes.readable(tree.root)
+        cluster = Cluster(root)
+        if trouble:
+            return ClusterWorld(cluster=cluster, unreadable=trouble)
         seen = self._seen_of(tree.key, cluster)
         found = tuple(_read(seen, obj) for obj in tree.of(kinds.POD.kind))
         if len(seen.read) > len(found):

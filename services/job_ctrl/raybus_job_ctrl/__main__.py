@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from raybus.api.shape import Shapes
 from raybus.domain import kinds
 from raybus.kube.client import KubeClient
 from raybus.ray.http import Access, Dashboards
@@ -30,7 +31,7 @@ def controller_spec(policy: Policy) -> ControllerSpec[JobWorld]:
         name="rayjob",
         root_kind=kinds.RAYJOB,
         routes=ROUTES,
-        observe=observe,
+        observe=partial(observe, shapes=Shapes()),
         decide=partial(decide, policy=policy),
         conclude=partial(conclude, policy=policy),
         actions=ACTIONS,

@@ -151,7 +151,7 @@ class Root(Wire):
         try:
             return cls.model_validate(obj)
         except ValidationError as error:
-            raise InvalidObject(cls.__name__, _name(obj), tuple(_problem(each) for each in error.errors())) from None
+            raise InvalidObject(cls.__name__, _name(obj), tuple(problem(each) for each in error.errors())) from None
 
 
 def _name(obj: Any) -> str:
@@ -159,8 +159,8 @@ def _name(obj: Any) -> str:
     return str(meta.get("name", "")) if isinstance(meta, Mapping) else ""
 
 
-def _problem(error: ErrorDetails) -> Problem:
-    path = ""
+def problem(error: ErrorDetails, path: str = "") -> Problem:
+    """In our own words; `path` is where the validated value stands in its object."""
     for part in error["loc"]:
         if isinstance(part, int):
             path += f"[{part}]"
@@ -169,9 +169,24 @@ def _problem(error: ErrorDetails) -> Problem:
     return Problem(path or "<object>", _sentence(error))
 
 
+# What is to be structured or any text may be a password by mistake: its value is not repeated.
+_UNTOLD = {
+    "string_type": "should be text",
+    "list_type": "should be a list",
+    "dict_type": "should be an object",
+    "model_type": "should be an object",
+    "model_attributes_type": "should be an object",
+}
+
+
 def _sentence(error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return "is required"
-    message = error["msg"].removeprefix("Input ")
     given = error["input"]
+    if expected := _UNTOLD.get(error["type"]):
+        return f"{expected}, not {_NAMES.get(type(given), type(given).__name__)}"
+    message = error["msg"].removeprefix("Input ")
     return f"{message}, not {given!r}" if isinstance(given, str | int | float | bool | None) else message
+
+
+_NAMES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}

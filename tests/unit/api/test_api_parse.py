@@ -78,7 +78,7 @@ def test_null_means_absent() -> None:
             {"autoscalerOptions": {"version": "v3"}},
             "spec.autoscalerOptions.version: should be 'v1' or 'v2', not 'v3'",
         ),
-        ({"headGroupSpec": {"template": []}}, "spec.headGroupSpec.template: should be a valid dictionary"),
+        ({"headGroupSpec": {"template": []}}, "spec.headGroupSpec.template: should be an object, not a list"),
         (
             {"workerGroupSpecs": [{"groupName": "g", "template": {}, "maxReplicas": 2**31}]},
             "spec.workerGroupSpecs[0].maxReplicas: should be less than or equal to 2147483647, not 2147483648",

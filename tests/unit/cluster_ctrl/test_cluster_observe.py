@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from raybus_cluster_ctrl.decide.memory import Memory
+from raybus.domain.memory import Memory
 from raybus_cluster_ctrl.observe import Observer
 from support.clusters import Kubernetes, cluster, group
 

@@ -34,6 +34,21 @@ def test_a_spec_that_cannot_work_names_the_field():
     assert "ns1/demo" in event.note
 
 
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"workerGroupSpecs": "none"}, "spec.workerGroupSpecs: should be a list"),
+        ({"workerGroupSpecs": ["w"]}, "spec.workerGroupSpecs[0]: should be an object"),
+        ({"headGroupSpec": []}, "spec.headGroupSpec: should be an object"),
+        ({"autoscalerOptions": {"idleTimeoutSeconds": "5m"}}, "spec.autoscalerOptions.idleTimeoutSeconds"),
+    ],
+)
+def test_a_spec_that_a_laxer_definition_let_pass_is_refused_and_crashes_nothing(spec, named):
+    event = _only_event(cluster(**spec))
+    assert event.event_reason == "InvalidRayClusterSpec"
+    assert named in event.note
+
+
 def test_equal_group_names_are_refused():
     assert "'w'" in _only_event(cluster(group(), group())).note
 

@@ -112,6 +112,26 @@ FINE = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"rayClusterSpec": {"headGroupSpec": []}}, "spec.rayClusterSpec.headGroupSpec: should be an object"),
+        ({"rayClusterSpec": "small"}, "spec.rayClusterSpec: should be an object"),
+        ({"deletionStrategy": {"deletionRules": "all"}}, "spec.deletionStrategy.deletionRules: should be a list"),
+        ({"backoffLimit": "3"}, "spec.backoffLimit: should be a valid integer, not '3'"),
+        ({"submitterPodTemplate": []}, "spec.submitterPodTemplate: should be an object"),
+    ],
+)
+def test_a_spec_that_a_laxer_definition_let_pass_fails_validation_and_crashes_nothing(spec: dict, named: str) -> None:
+    seen = world(ray_job(**spec))
+    event = only(decided(seen), RecordEvent)
+    assert event.event_reason == "InvalidRayJobSpec"
+    assert named in event.note
+    status = status_after(seen)
+    assert (status["jobDeploymentStatus"], status["reason"]) == ("ValidationFailed", "ValidationFailed")
+    assert named in status["message"]
+
+
 def test_a_refusal_does_not_repeat_a_value_that_may_be_secret() -> None:
     for text in ("env_vars: {PIN: 1234567}", "env_vars: {PIN: !!int hunter1234567}", "env_vars: {PIN: 1234567"):
         event = only(decided(world(ray_job(runtimeEnvYAML=text))), RecordEvent)

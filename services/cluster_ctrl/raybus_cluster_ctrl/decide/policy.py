@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raybus.domain import names
-from raybus_cluster_ctrl.decide.memory import Memory
+from raybus.domain.memory import Memory
 
 _GATES = frozenset({"RayClusterStatusConditions", "RayJobDeletionPolicy", "RayMultiHostIndexing"})
 

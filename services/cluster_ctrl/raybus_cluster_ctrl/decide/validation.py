@@ -33,6 +33,8 @@ def refusal(world: ClusterWorld, policy: Policy) -> Refusal | None:
     problem = cluster_validation.metadata_problem(cluster.name)
     if problem:
         return Refusal(problem, reasons.METADATA)
+    if world.unreadable:
+        return Refusal(world.unreadable, reasons.SPEC)
     problem = policy.checked.get(cluster.version, lambda: _spec_problem(cluster, policy))
     if problem:
         return Refusal(problem, reasons.SPEC)

@@ -60,7 +60,8 @@ class Pod:
 class ClusterWorld:
     """`cluster` None: there is no such RayCluster. `pods` are its own; `heads` are all head pods under its label, terminating
     and foreign ones included; `workers` are its own ones by group. `head_services` carry the head's labels. `last_seen`: uid of
-    the newest pod that was ever seen in a place.
+    the newest pod that was ever seen in a place. `unreadable` says what is wrong with the shape of the spec; nothing else was
+    read then.
     """
 
     cluster: Cluster | None
@@ -72,6 +73,7 @@ class ClusterWorld:
     groups: tuple[WorkerGroup, ...] = ()
     complete: bool = False  # whether absence of pods and Services can be trusted
     last_seen: Mapping[Place, str] = field(default_factory=dict)
+    unreadable: str = ""
 
     @property
     def present(self) -> Cluster:

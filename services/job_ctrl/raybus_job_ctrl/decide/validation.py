@@ -41,6 +41,8 @@ def problem_of(world: JobWorld, policy: Policy, *, first: bool) -> Problem | Non
     """The first problem; `first` while nothing was made yet."""
     if text := cluster_validation.metadata_problem(world.meta["name"], NAME_MAX):
         return Problem(complaint=reasons.METADATA, text=text)
+    if world.unreadable:
+        return Problem(complaint=reasons.SPEC, text=world.unreadable)
     rules: Iterable[Rule] = (*RULES, *FIRST_RULES) if first else RULES
     text = next((found for rule in rules if (found := rule(world, policy))), "")
     return Problem(complaint=reasons.SPEC, text=text) if text else None

@@ -79,7 +79,8 @@ class Submitter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobWorld:
     """`cluster` is the RayCluster named in the status if it is this RayJob's own. `complete` names the kinds of which absence
-    counts; `fresh` says that the tree was just read from the API server.
+    counts; `fresh` says that the tree was just read from the API server. `unreadable` says what is wrong with the shape of the
+    spec, which is empty then but for `managedBy`.
     """
 
     key: RootKey
@@ -87,6 +88,7 @@ class JobWorld:
     cluster: Json | None = None
     submitter: Submitter = Submitter(phase=Phase.UNKNOWN)
     head_service: Json | None = None
+    unreadable: str = ""
     head: str = ""  # `<uid>/<restarts>` of the living head Pod, empty without one
     poll: Poll | None = None
     complete: frozenset[str] = frozenset()
