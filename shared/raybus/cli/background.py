@@ -24,6 +24,7 @@ from raybus.cli.folder import read_json, write_atomically
 START_S = 150.0
 STOP_S = 60.0
 LOOK_S = 0.05
+LOST_LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +111,27 @@ class Foreground:
             loop.add_signal_handler(number, self.stopping.set)
         with self._alone():
             self._record("starting")
+            watching = asyncio.create_task(self._stop_when_lost(), name="record")
             try:
                 await serve(self)
             except UserError as error:
                 self._record("failed", {"message": error.message, "hint": error.hint, "code": error.code})
                 raise
-            self.place.record.unlink(missing_ok=True)
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+            if self._found():
+                self.place.record.unlink(missing_ok=True)
+
+    def _found(self) -> bool:
+        """Whether others can still find this process."""
+        return read_json(self.place.record).get("pid") == os.getpid()
+
+    async def _stop_when_lost(self) -> None:
+        """End once the folder was removed: nobody could find this process any more to stop it."""
+        while self._found():
+            await asyncio.sleep(LOST_LOOK_S)
+        self.stopping.set()
 
     async def unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Do the work unless SIGTERM comes first."""

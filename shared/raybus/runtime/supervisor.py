@@ -69,7 +69,8 @@ class Supervisor:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0))
         for one in self._children.values():
             one.keeper = asyncio.create_task(self._keep(one), name=f"keep {one.spec.name}")
-        self._write_state()
+        self._state_file.parent.mkdir(parents=True, exist_ok=True)
+        self._replace_state()
         waiting = asyncio.gather(*(one.settled.wait() for one in self._children.values()))
         gave_up = asyncio.ensure_future(self._gave_up.wait())
         try:
@@ -202,6 +203,12 @@ class Supervisor:
         )
 
     def _write_state(self) -> None:
+        """Not where the file was removed, with its folder perhaps, or is another supervisor's by now."""
+        with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
+            if orjson.loads(self._state_file.read_bytes())["supervisor"] == os.getpid():
+                self._replace_state()
+
+    def _replace_state(self) -> None:
         services = [
             {
                 "name": one.spec.name,
@@ -216,7 +223,6 @@ class Supervisor:
             for one in self._children.values()
         ]
         body = {"supervisor": os.getpid(), "stopping": self._stopping.is_set(), "services": services}
-        self._state_file.parent.mkdir(parents=True, exist_ok=True)
         scratch = self._state_file.with_suffix(".tmp")
         scratch.write_bytes(orjson.dumps(body, option=orjson.OPT_INDENT_2))
         scratch.replace(self._state_file)

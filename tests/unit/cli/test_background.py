@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from raybus.cli import background
-from raybus.cli.background import Place
+from raybus.cli.background import Foreground, Place
 from raybus.cli.errors import UserError
 
 
@@ -74,3 +76,18 @@ def test_an_error_of_an_earlier_start_is_not_told_again(place: Place):
     record(place, child.pid, "failed", error=error, start_ticks="1")
     with pytest.raises(UserError, match="old"):
         background.until_ready(place, child)
+
+
+async def test_one_whose_folder_was_removed_ends(place: Place, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(background, "LOST_LOOK_S", 0.01)
+
+    async def serve(foreground: Foreground) -> None:
+        foreground.ready()
+        assert place.running()
+        await asyncio.sleep(0.1)
+        assert not foreground.stopping.is_set()
+        shutil.rmtree(place.root)
+        await foreground.stopping.wait()
+
+    await asyncio.wait_for(Foreground(place).run(serve), 5)
+    assert not place.root.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -253,3 +254,20 @@ def test_no_orphan_is_left_when_the_supervisor_is_killed(bench: Bench) -> None:
         process.kill()
 
     asyncio.run(until(lambda: not any(lives(pid) for pid in pids)))
+
+
+async def test_it_makes_no_folder_again_that_was_removed_and_spoils_no_others_state(tmp_path: Path):
+    bench = Bench(tmp_path / "run")
+    bench.folder.mkdir()
+    supervisor = Supervisor([bench.stays("nats")], bench.state_file)
+    await supervisor.start()
+    shutil.rmtree(bench.folder)
+    await supervisor.stop()
+    assert not bench.folder.exists()
+
+    bench.folder.mkdir()
+    await (supervisor := Supervisor([bench.stays("nats")], bench.state_file)).start()
+    theirs = b'{"supervisor": 1, "services": []}'
+    bench.state_file.write_bytes(theirs)
+    await supervisor.stop()
+    assert bench.state_file.read_bytes() == theirs
