@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import pytest
@@ -12,18 +11,6 @@ from raybus.bus.memory import MemoryBus, MemoryServer
 from raybus.bus.nats import NatsBus
 from raybus.bus.transport import Bus
 from support.nats import NatsServer
-
-PATIENCE_S = 20.0
-
-
-async def eventually(holds: Callable[[], object], what: str = "", *, within_s: float = PATIENCE_S) -> None:
-    """Wait until `holds()` is true; the bound is generous, what is tested is that it happens."""
-    try:
-        async with asyncio.timeout(within_s):
-            while not holds():  # noqa: ASYNC110 - any condition can be waited for, not events alone
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        pytest.fail(f"did not happen within {within_s} s: {what or holds}")
 
 
 class BusBackend(Protocol):

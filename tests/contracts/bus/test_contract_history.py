@@ -14,7 +14,8 @@ from raybus.bus.history import History
 from raybus.bus.reading import read_last
 from raybus.bus.subjects import HISTORY_FILTER, history_subject
 from raybus.bus.transport import Bus
-from support.buses import BusBackend, BusContract, OnMemory, OnNats, eventually
+from support.buses import BusBackend, BusContract, OnMemory, OnNats
+from support.waiting import eventually
 
 
 async def recorded(bus: Bus) -> list[HistoryMessage]:

@@ -14,7 +14,8 @@ from raybus.bus.sessions import SessionWatch
 from raybus.bus.transport import Bus
 from raybus.decide.routes import FULL, Route, Via
 from raybus.domain import kinds
-from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats, eventually
+from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats
+from support.waiting import eventually
 
 P = 6
 BUCKET = "lease-rayjob"

@@ -18,8 +18,9 @@ from raybus.bus.transport import Bus
 from raybus.decide.routes import FULL, POD_STATUS, Route, Via
 from raybus.decide.tree import RootKey, Tree
 from raybus.domain import kinds, labels
-from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats, eventually
+from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats
 from support.objects import pod, raycluster
+from support.waiting import eventually
 
 P = 4
 ROUTES = (

@@ -13,9 +13,10 @@ from raybus.bus.publisher import Fenced, ObjectPublisher
 from raybus.bus.subjects import marker_subject, object_subject
 from raybus.bus.transport import Bus, BusTimeout, StreamConfig, StreamMissing
 from raybus.decide.tree import RootKey
-from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats, eventually
+from support.buses import BusBackend, BusContract, MemoryBackend, OnMemory, OnNats
 from support.nats import NatsServer
 from support.objects import pod
+from support.waiting import eventually
 
 KEY = RootKey("RayCluster", "ns", "c1")
 SUBJECT = object_subject("raycluster", 1, 3, KEY, "Pod", "p1")

@@ -17,7 +17,8 @@ from raybus.bus.transport import (
     Unavailable,
     WrongSequence,
 )
-from support.buses import BusBackend, BusContract, OnMemory, OnNats, eventually
+from support.buses import BusBackend, BusContract, OnMemory, OnNats
+from support.waiting import eventually
 
 OBJECTS = StreamConfig(name="OBJECTS", subjects=("obj.>",), metadata={"raybus.partitions": "8"})
 BUCKET = StreamConfig(name="KV_b", subjects=("$KV.b.>",), marker_ttl_s=30)

@@ -14,7 +14,8 @@ import pytest
 from raybus.bus import streams
 from raybus.bus.leases import Leases, free_partitions
 from raybus.bus.transport import Bus, BusError
-from support.buses import BusBackend, MemoryBackend, NatsBackend, eventually
+from support.buses import BusBackend, MemoryBackend, NatsBackend
+from support.waiting import eventually
 
 P = 8
 TTL_S = 2

@@ -17,8 +17,9 @@ from raybus.bus import streams
 from raybus.bus.leases import Leases, free_partitions
 from raybus.bus.nats import NatsBus
 from raybus.bus.transport import BusError, Message, Refused, StreamConfig, Unavailable
-from support.buses import NatsBackend, eventually
+from support.buses import NatsBackend
 from support.nats import NatsServer, free_port
+from support.waiting import eventually
 
 OBJECTS = StreamConfig(name="OBJECTS", subjects=("obj.>",))
 SCRIPT = Path(support.__file__).parent / "lease_process.py"

@@ -6,7 +6,7 @@ Nothing runs the pods: the tests say what becomes of them, as a kubelet would.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from raybus.domain import kinds, labels
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
+from support import waiting
 from support.kube import fresh_namespace, install_crds
 from support.operators import Operator
 
@@ -85,16 +86,12 @@ class Scene:
         metadata = pod["metadata"]
         await self.kube.delete(kinds.POD, self.namespace, metadata["name"], uid=metadata["uid"], grace_seconds=0)
 
-    async def until(self, holds: Any, what: str) -> Any:
+    async def until(self, holds: Callable[[], Awaitable[Any]], what: str) -> Any:
         """Wait until the coroutine function's result is true, and return it."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not (found := await holds()):  # noqa: ASYNC110 - an API server is asked, it has no event for all of this
-                    await asyncio.sleep(0.1)
-                return found
-        except TimeoutError:
-            log = self.operator.log("cluster_ctrl")
-            pytest.fail(f"not within {PATIENCE_S} s: {what}; status {await self.status()}\n{log}")
+        return await waiting.found(holds, what, within_s=PATIENCE_S, told=self._told)
+
+    async def _told(self) -> str:
+        return f"status {await self.status()}\n{self.operator.log('cluster_ctrl')}"
 
     async def until_pods(self, count: int, node_type: str = "") -> list[dict[str, Any]]:
         async def there() -> list[dict[str, Any]] | None:

@@ -18,6 +18,7 @@ from raybus.domain.kinds import Kind
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
 from raybus.kube.errors import NotFound
+from support import waiting
 from support.fake_ray import FakeHead, FakeRay
 from support.kube import fresh_namespace, install_crds
 from support.operators import Operator
@@ -66,16 +67,11 @@ class Scene:
         return {event["reason"]: event for event in found}
 
     async def until(self, holds: Callable[[], Awaitable[Any]], what: str) -> Any:
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not (found := await holds()):  # noqa: ASYNC110 - an API server is asked, it has no event for all of this
-                    await asyncio.sleep(0.1)
-                return found
-        except TimeoutError:
-            asked = {host: head.requests[-5:] for host, head in self.ray.heads.items()}
-            pytest.fail(
-                f"not within {PATIENCE_S} s: {what}; {await self.status()}\n{asked}\n{self.operator.log('job_ctrl')}"
-            )
+        return await waiting.found(holds, what, within_s=PATIENCE_S, told=self._told)
+
+    async def _told(self) -> str:
+        asked = {host: head.requests[-5:] for host, head in self.ray.heads.items()}
+        return f"{await self.status()}\n{asked}\n{self.operator.log('job_ctrl')}"
 
     async def until_status(self, **fields: str) -> dict[str, Any]:
         async def so() -> dict[str, Any] | None:

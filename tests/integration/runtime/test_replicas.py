@@ -23,9 +23,10 @@ from raybus.observe.metrics import ControllerMetrics
 from raybus.runtime.replica import Parts, Replica
 from raybus.runtime.settings import ServiceSettings
 from raybus.runtime.spec import ControllerSpec
-from support.buses import BusBackend, eventually
+from support.buses import BusBackend
 from support.news import News
 from support.scripted import ROUTES, Events, Kube, cluster, pod, scripted
+from support.waiting import eventually
 
 TTL_S = 2
 CLUSTERS = 12

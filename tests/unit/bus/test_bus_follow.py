@@ -11,7 +11,7 @@ import pytest
 
 from raybus.bus.follow import NatsFollower
 from raybus.bus.transport import Message, Unavailable
-from support.buses import eventually
+from support.waiting import eventually
 
 
 class Server:

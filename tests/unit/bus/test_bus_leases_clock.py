@@ -10,7 +10,7 @@ from raybus.bus import streams
 from raybus.bus.fake import FakeClock
 from raybus.bus.leases import Leases, free_partitions
 from raybus.bus.memory import MemoryBus, MemoryServer
-from support.buses import eventually
+from support.waiting import eventually
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from raybus.runtime import controller as controller_module
 from raybus.runtime.controller import Controller
 from raybus.runtime.spec import ControllerSpec
 from support.scripted import Outside, cluster, key_of, pod, scripted
+from support.waiting import eventually
 
 PARTITIONS = 4
 C1 = key_of("c1")
@@ -71,13 +72,6 @@ async def running(spec: ControllerSpec[Tree], *objects: dict[str, Any], **option
         await bench.controller.close()
 
 
-async def until(holds: Callable[[], object], within_s: float = 10.0) -> None:
-    """Wait for something the controller does; the test fails if it does not."""
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event of its own
-            await asyncio.sleep(0.002)
-
-
 def create(tree: Tree, name: str = "p1", **fields: Any) -> CreatePod:
     assert tree.root
     return CreatePod(reason="wanted", body=pod(name, tree.root), **fields)
@@ -109,7 +103,7 @@ def count_pods(tree: Tree, _outcomes: tuple[Outcome, ...], _now: datetime) -> Pl
 async def test_status_is_concluded_last_from_a_tree_that_has_the_own_writes_in_it() -> None:
     async with running(scripted(one_pod, count_pods), cluster("c1")) as bench:
         await bench.gain(P1)
-        await until(lambda: bench.outside.kube.objects["RayCluster", "ns", "c1"]["status"] == {"pods": 1})
+        await eventually(lambda: bench.outside.kube.objects["RayCluster", "ns", "c1"]["status"] == {"pods": 1})
 
         assert bench.outside.kube.writes == [("create", "Pod/p1"), ("patch", "RayCluster/c1/status")]
 
@@ -117,7 +111,7 @@ async def test_status_is_concluded_last_from_a_tree_that_has_the_own_writes_in_i
 async def test_a_second_look_writes_nothing() -> None:
     async with running(scripted(one_pod, count_pods), cluster("c1")) as bench:
         await bench.gain(P1)
-        await until(lambda: len(bench.outside.kube.writes) == 2)
+        await eventually(lambda: len(bench.outside.kube.writes) == 2)
 
         bench.controller.on_change(C1, "RayCluster spec changed")
         await asyncio.sleep(0.05)
@@ -135,7 +129,7 @@ async def test_status_is_concluded_also_after_a_failed_action() -> None:
     async with running(scripted(one_pod, conclude), cluster("c1")) as bench:
         bench.outside.kube.fail["create"] = [errors.Forbidden(403, "Forbidden", "quota")] * 100
         await bench.gain(P1)
-        await until(lambda: ("patch", "RayCluster/c1/status") in bench.outside.kube.writes)
+        await eventually(lambda: ("patch", "RayCluster/c1/status") in bench.outside.kube.writes)
 
         assert seen[0][0].result is Result.REFUSED
 
@@ -150,7 +144,7 @@ class TestConfirmation:
             bench.outside.kube.add(pod("p1", tree.root))
 
             await bench.gain(P1)
-            await until(lambda: bench.outside.mirror.freshened)
+            await eventually(lambda: bench.outside.mirror.freshened)
             await asyncio.sleep(0.02)
 
             assert bench.outside.kube.writes == []
@@ -158,10 +152,10 @@ class TestConfirmation:
     async def test_trees_that_appear_later_need_none(self) -> None:
         async with running(scripted(one_pod), cluster("c1")) as bench:
             await bench.gain(*range(PARTITIONS))
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
             bench.outside.exists(cluster("c2"))
             bench.controller.on_change(key_of("c2"), "RayCluster seen")
-            await until(lambda: len(bench.outside.kube.writes) == 2)
+            await eventually(lambda: len(bench.outside.kube.writes) == 2)
 
             assert bench.outside.mirror.freshened == [C1]
 
@@ -178,7 +172,7 @@ class TestConfirmation:
             assert tree.root
             bench.outside.kube.add(pod("p0", tree.root))
             await bench.gain(P1)
-            await until(lambda: len(trees) >= 2)
+            await eventually(lambda: len(trees) >= 2)
 
             assert [tree.fresh for tree in trees[:2]] == [False, True]
             assert bench.outside.kube.writes == []
@@ -193,7 +187,7 @@ class TestConfirmation:
         async with running(scripted(one_pod, conclude), cluster("c1")) as bench:
             bench.outside.kube.fail["get"] = [errors.NoAnswer("down"), errors.NoAnswer("down")]
             await bench.gain(P1)
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
 
             assert results == [Result.SKIPPED, Result.SKIPPED, Result.DONE]
 
@@ -201,7 +195,7 @@ class TestConfirmation:
         async with running(scripted(one_pod), cluster("c1")) as bench:
             bench.outside.kube.fail["create"] = [errors.NoAnswer("time-out")]
             await bench.gain(P1)
-            await until(lambda: len(bench.outside.kube.writes) == 2)
+            await eventually(lambda: len(bench.outside.kube.writes) == 2)
 
             assert bench.outside.mirror.freshened == [C1, C1]
 
@@ -211,7 +205,7 @@ class TestLeases:
         async with running(scripted(one_pod, count_pods), cluster("c1")) as bench:
             bench.outside.kube.slow_s = 0.02
             await bench.gain(P1)
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
             await bench.lose(P1, graceful=False)
             await asyncio.sleep(0.1)
 
@@ -221,7 +215,7 @@ class TestLeases:
         async with running(scripted(one_pod, count_pods), cluster("c1")) as bench:
             bench.outside.kube.slow_s = 0.02
             await bench.gain(P1)
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
             await bench.lose(P1, graceful=True)
 
             assert bench.controller.queue.running == 0
@@ -263,7 +257,7 @@ class TestWaiting:
             assert bench.controller.stale_kinds() == {"Pod": 31.0, "RayCluster": 31.0}
 
             bench.outside.mirror.marker_age = 1.0
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
 
     async def test_no_pass_begins_while_the_partition_is_read_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(controller_module, "RECHECK_S", 0.01)
@@ -274,7 +268,7 @@ class TestWaiting:
             assert bench.outside.kube.calls == []
 
             bench.outside.mirror.unread.clear()
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
 
     async def test_the_earlier_wake_up_of_both_plans_counts(self) -> None:
         passes: list[datetime] = []
@@ -288,7 +282,7 @@ class TestWaiting:
 
         async with running(scripted(decide, conclude), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: len(passes) >= 2)
+            await eventually(lambda: len(passes) >= 2)
 
             assert passes[1] - passes[0] >= timedelta(seconds=0.05)
 
@@ -317,7 +311,7 @@ class TestWaiting:
 
         async with running(scripted(decide), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: len(passes) == 1)
+            await eventually(lambda: len(passes) == 1)
             await asyncio.sleep(0.02)
             bench.controller.on_change(C1, "Pod changed")
             await asyncio.sleep(0.1)
@@ -337,7 +331,7 @@ class TestWaiting:
 
         async with running(scripted(decide), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: len(passes) >= 3)
+            await eventually(lambda: len(passes) >= 3)
 
 
 class TestAgain:
@@ -349,7 +343,7 @@ class TestAgain:
 
         async with running(scripted(decide), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: len(bench.outside.kube.writes) == 100)
+            await eventually(lambda: len(bench.outside.kube.writes) == 100)
             decisions = [len(r["actions"]) for r in bench.outside.history.of("decision")]
 
             assert decisions == [100, 36]
@@ -363,7 +357,7 @@ class TestAgain:
 
         async with running(scripted(decide), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: len(passes) == 3)
+            await eventually(lambda: len(passes) == 3)
 
 
 class TestBackOff:
@@ -378,7 +372,7 @@ class TestBackOff:
         async with running(scripted(decide), cluster("c1")) as bench:
             bench.outside.kube.fail["create"] = [errors.KubeError(500, "InternalError", "boom")] * 50
             await bench.gain(P1)
-            await until(lambda: len(times) >= 4)
+            await eventually(lambda: len(times) >= 4)
             gaps = [after - before for before, after in itertools.pairwise(times)]
 
             assert gaps[0] >= 0.05
@@ -389,7 +383,7 @@ class TestBackOff:
         async with running(scripted(one_pod), cluster("c1")) as bench:
             bench.outside.kube.fail["create"] = [errors.TooManyRequests(429, "TooManyRequests", "busy", 30.0)]
             await bench.gain(P1)
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
             for _ in range(5):
                 bench.controller.on_change(C1, "Pod changed")
                 await asyncio.sleep(0.02)
@@ -412,7 +406,7 @@ class TestPoison:
 
         async with running(scripted(decide), cluster("c1"), cluster("fine")) as bench:
             await bench.gain(*range(PARTITIONS))
-            await until(lambda: passes.count(C1) == 5)
+            await eventually(lambda: passes.count(C1) == 5)
             await asyncio.sleep(0.1)
 
             assert passes.count(C1) == 5
@@ -423,10 +417,36 @@ class TestPoison:
             assert key_of("fine") in passes
 
             bench.controller.on_change(C1, "RayCluster spec changed")
-            await until(lambda: passes.count(C1) == 6)
+            await eventually(lambda: passes.count(C1) == 6)
             await asyncio.sleep(0.05)
             assert passes.count(C1) == 6
             assert len(bench.outside.events.recorded) == 1
+
+    async def test_what_rests_leaves_no_trace_at_the_next_look(self) -> None:
+        def decide(tree: Tree, _now: datetime) -> Plan:
+            assert tree.root is not None
+            event = RecordEvent(
+                reason="bad",
+                regarding=tree.root,
+                type="Warning",
+                event_reason="Invalid",
+                action="Validate",
+                note="bad",
+                rests=True,
+            )
+            looks.append(tree.key)
+            return Plan(steps=((event,),), notes=("bad",))
+
+        looks: list[RootKey] = []
+        async with running(scripted(decide), cluster("c1")) as bench:
+            await bench.gain(P1)
+            for count in range(1, 4):
+                await eventually(lambda count=count: len(looks) >= count)
+                bench.controller.on_change(C1, "RayCluster status changed")
+
+            assert len(bench.outside.events.recorded) == 1
+            assert len(bench.outside.history.of("action")) == 1
+            assert len(bench.outside.history.of("decision")) == 1
 
     async def test_an_object_that_was_mended_is_worked_on_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(controller_module.backoff, "BASE_S", 0.001)
@@ -439,10 +459,10 @@ class TestPoison:
 
         async with running(scripted(decide), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: bench.controller.backoff.parked_count == 1)
+            await eventually(lambda: bench.controller.backoff.parked_count == 1)
             broken.clear()
             bench.controller.on_change(C1, "RayCluster spec changed")
-            await until(lambda: bench.outside.kube.writes)
+            await eventually(lambda: bench.outside.kube.writes)
 
             assert bench.controller.backoff.parked_count == 0
 
@@ -472,9 +492,9 @@ class TestProbes:
 
         async with running(scripted(decide), cluster("c1"), prober=ray) as bench:
             await bench.gain(P1)
-            await until(lambda: seen[-1:] == ["RUNNING"])
+            await eventually(lambda: seen[-1:] == ["RUNNING"])
             ray.status = "SUCCEEDED"
-            await until(lambda: seen[-1:] == ["SUCCEEDED"])
+            await eventually(lambda: seen[-1:] == ["SUCCEEDED"])
 
             assert seen == ["unknown", "RUNNING", "SUCCEEDED"]
             assert bench.controller.probes is not None
@@ -488,7 +508,7 @@ class TestProbes:
             probes = bench.controller.probes
             assert probes is not None
             await bench.gain(P1)
-            await until(lambda: len(probes) == 1)
+            await eventually(lambda: len(probes) == 1)
 
             await bench.lose(P1, graceful=False)
 
@@ -499,7 +519,7 @@ class TestHistory:
     async def test_decisions_are_told_with_their_reasons_and_empty_ones_are_not(self) -> None:
         async with running(scripted(one_pod, count_pods), cluster("c1")) as bench:
             await bench.gain(P1)
-            await until(lambda: len(bench.outside.kube.writes) == 2)
+            await eventually(lambda: len(bench.outside.kube.writes) == 2)
             bench.controller.on_change(C1, "RayCluster spec changed")
             await asyncio.sleep(0.05)
 
@@ -521,7 +541,7 @@ class TestHistory:
                 await asyncio.sleep(0.02)
             notes[:] = ["the head is ready"]
             bench.controller.on_change(C1, "spec four")
-            await until(lambda: len(bench.outside.history.records) == 2)
+            await eventually(lambda: len(bench.outside.history.records) == 2)
 
             assert [r["notes"] for r in bench.outside.history.records] == [
                 ["waiting for the head"],
@@ -533,7 +553,7 @@ async def test_draining_lets_running_passes_end_and_begins_none() -> None:
     async with running(scripted(one_pod, count_pods), cluster("c1"), cluster("c2")) as bench:
         bench.outside.kube.slow_s = 0.02
         await bench.gain(P1)
-        await until(lambda: bench.outside.kube.writes)
+        await eventually(lambda: bench.outside.kube.writes)
 
         drained = await bench.controller.drain(1)
         bench.controller.on_change(C1, "RayCluster spec changed")
@@ -548,6 +568,6 @@ async def test_no_task_is_left_behind() -> None:
 
     async with running(scripted(one_pod, count_pods), cluster("c1")) as bench:
         await bench.gain(P1)
-        await until(lambda: bench.outside.kube.writes)
+        await eventually(lambda: bench.outside.kube.writes)
 
     assert asyncio.all_tasks() == before

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 from raybus.runtime import supervisor as supervisor_module
 from raybus.runtime.child import ProcessSpec
 from raybus.runtime.supervisor import Supervisor, SupervisorError
+from support.waiting import eventually
 
 # Notes each start in `log`, says that it is ready, and waits.
 STAYS = """
@@ -84,12 +85,6 @@ async def supervised(bench: Bench, *specs: ProcessSpec, grace_s: float = 5.0) ->
         await supervisor.stop()
 
 
-async def until(holds: Callable[[], object], within_s: float = 10.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110 - another process does it
-            await asyncio.sleep(0.02)
-
-
 def lives(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -119,8 +114,8 @@ async def test_a_process_that_is_killed_comes_back(bench: Bench) -> None:
         for restarts in range(1, 7):
             pid = bench.state("gateway")["pid"]
             os.kill(pid, signal.SIGKILL)
-            await until(lambda n=restarts: bench.state("gateway")["restarts"] == n)  # type: ignore[misc]
-            await until(lambda: bench.state("gateway")["ready"])
+            await eventually(lambda n=restarts: bench.state("gateway")["restarts"] == n)  # type: ignore[misc]
+            await eventually(lambda: bench.state("gateway")["ready"])
             assert bench.state("gateway")["pid"] != pid
 
 
@@ -145,9 +140,11 @@ async def test_one_that_was_up_once_is_never_given_up(bench: Bench) -> None:
     async with supervised(bench, bench.spec("nats", sys.executable, "-c", program, ready_file=ready)):
         flag.unlink()
         os.kill(bench.state("nats")["pid"], signal.SIGKILL)
-        await until(lambda: bench.state("nats")["restarts"] > supervisor_module.QUICK_FAILURES_MAX + 1, within_s=60)
+        await eventually(
+            lambda: bench.state("nats")["restarts"] > supervisor_module.QUICK_FAILURES_MAX + 1, within_s=60
+        )
         flag.touch()
-        await until(lambda: bench.state("nats")["ready"], within_s=60)
+        await eventually(lambda: bench.state("nats")["ready"], within_s=60)
 
         assert bench.state("nats")["problem"] == ""
 
@@ -195,11 +192,11 @@ async def test_what_a_process_started_itself_ends_with_it(bench: Bench) -> None:
     spec = bench.spec("parent", sys.executable, "-c", program)
 
     async with supervised(bench, spec):
-        await until(lambda: spec.log_file.read_text().strip())
+        await eventually(lambda: spec.log_file.read_text().strip())
         grandchild = int(spec.log_file.read_text())
         assert lives(grandchild)
 
-    await until(lambda: not lives(grandchild))
+    await eventually(lambda: not lives(grandchild))
 
 
 async def test_readiness_by_url(bench: Bench) -> None:
@@ -253,7 +250,7 @@ def test_no_orphan_is_left_when_the_supervisor_is_killed(bench: Bench) -> None:
         assert all(lives(pid) for pid in pids)
         process.kill()
 
-    asyncio.run(until(lambda: not any(lives(pid) for pid in pids)))
+    asyncio.run(eventually(lambda: not any(lives(pid) for pid in pids)))
 
 
 async def test_it_makes_no_folder_again_that_was_removed_and_spoils_no_others_state(tmp_path: Path):
