@@ -71,7 +71,8 @@ def explain(error: KubeError, obj: Mapping[str, Any]) -> UserError:
         named = [cause for cause in error.causes if cause.get("field") != "<nil>"]  # what else was not looked at
         fields = "; ".join(f"{cause.get('field')}: {cause.get('message')}" for cause in named or error.causes)
         return UserError(f"{what} is not valid: {fields}", "mend the field and run again")
-    return UserError(f"{what} is refused: {error.message}", "mend what it names and run again")
+    told = error.message.partition("strict decoding error: ")[2] or error.message
+    return UserError(f"{what} is refused: {told}", "mend what it names and run again")
 
 
 async def apply(client: KubeClient, obj: dict[str, Any], *, replace: bool) -> tuple[dict[str, Any], str]:

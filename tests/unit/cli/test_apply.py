@@ -51,7 +51,12 @@ CAUSES = {"name": "hello", "causes": [{"field": "spec.backoffLimit", "message": 
     ("error", "words"),
     [
         (errors.Invalid(422, "Invalid", "long text", details=CAUSES), "spec.backoffLimit: must be an integer"),
-        (errors.KubeError(400, "BadRequest", 'unknown field "spec.entrypont"'), "spec.entrypont"),
+        (
+            errors.KubeError(
+                400, "BadRequest", 'RayJob in version "v1": strict decoding error: unknown field "spec.x"'
+            ),
+            'RayJob hello is refused: unknown field "spec.x"',
+        ),
         (errors.NotFound(404, "NotFound", 'namespaces "team" not found', details={"name": "team"}), '"team" not found'),
         (errors.NotFound(404, "NotFound", "no such resource"), "does not know ray.io/v1 RayJob"),
         (errors.Forbidden(403, "Forbidden", "no"), "hello: no"),
