@@ -171,13 +171,17 @@ class PatchRayJobStatus(PatchStatus):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordEvent(Action):
-    """An event on `regarding` that no action caused (a refused spec, say). Equal ones within ten minutes are sent once."""
+    """An event on `regarding` that no action caused (a refused spec, say). Equal ones within ten minutes are sent once.
+
+    With `rests` it tells of a state, not of a happening: it is sent once per version (generation) of `regarding`.
+    """
 
     regarding: Json
     type: Literal["Normal", "Warning"]
     event_reason: str
     action: str
     note: str
+    rests: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from raybus.runtime.ports import Prober
 from raybus.runtime.probes import ProbePool
 from raybus.runtime.queue import Due, KeyedQueue
 from raybus.runtime.spec import ControllerSpec
+from raybus.runtime.told import Told
 from raybus.runtime.triggers import AGAIN, DEADLINE, RESYNC, RETRY, TAKE_OVER, is_urgent
 
 W = TypeVar("W")
@@ -75,10 +76,11 @@ class Controller(Generic[W]):
         self._partitions = partitions
         self._mine = mine
         self._namespaces = frozenset(namespaces)
+        self._told = Told()
         self._passes = PassRunner(
             spec,
             ports,
-            Executor(spec.name, ports, clock, metrics, actions=spec.actions, handlers=handlers),
+            Executor(spec.name, ports, clock, metrics, actions=spec.actions, handlers=handlers, told=self._told),
             clock,
             metrics,
             facts=self.probes.facts if self.probes is not None else lambda _key: {},
@@ -144,6 +146,7 @@ class Controller(Generic[W]):
         self.queue.drop(predicate)
         self.backoff.drop(predicate)
         self._passes.drop(predicate)
+        self._told.drop(predicate)
         if self.probes is not None:
             self.probes.drop(predicate)
         self._unread = {key for key in self._unread if not predicate(key)}
@@ -153,6 +156,7 @@ class Controller(Generic[W]):
         self.queue.forget(key)
         self.backoff.succeeded(key)
         self._passes.forget(key)
+        self._told.forget(key)
         if self.probes is not None:
             self.probes.want(key, ())
         self._unread.discard(key)
@@ -298,4 +302,5 @@ class Controller(Generic[W]):
                 note = (
                     f"Raybus cannot decide on this object and leaves it alone until it changes. This is a bug: {what}"
                 )
-                self._ports.events.record(tree.root, "Warning", PARKED.reason, PARKED.verb, note)
+                if self._told.news(key, tree.root, PARKED.reason, note):
+                    self._ports.events.record(tree.root, "Warning", PARKED.reason, PARKED.verb, note)

@@ -21,6 +21,7 @@ from raybus.runtime import faultpoints, outcomes, story
 from raybus.runtime.clock import Clock
 from raybus.runtime.kube_verbs import KubeVerbs
 from raybus.runtime.ports import Events, History, Kube, Mirror
+from raybus.runtime.told import Told
 
 ACTIONS_PER_PASS = 64
 IN_FLIGHT_PER_KEY = 8
@@ -60,8 +61,10 @@ class Executor:
         *,
         actions: tuple[type[Action], ...],
         handlers: Mapping[type[Action], Handler] | None = None,
+        told: Told | None = None,
     ) -> None:
         self._ports = ports
+        self._told = told or Told()
         self._verbs = KubeVerbs(ports.kube, ports.mirror)
         self._clock = clock
         self._metrics = metrics
@@ -104,6 +107,8 @@ class Executor:
     async def _one(self, action: Action, context: PassContext) -> Outcome:
         if not context.mine():
             return outcomes.skipped((action,), outcomes.LEASE_LOST)[0]
+        if isinstance(action, RecordEvent) and not self._news(action, context.key):
+            return Outcome(action=action, result=Result.ALREADY_SO)
         name = type(action).__name__
         log = self._log.bind(
             kind=context.key.kind,
@@ -149,17 +154,23 @@ class Executor:
         async with asyncio.timeout(HANDLER_TIMEOUT_S):
             return await handler(action)
 
-    def _event(self, action: RecordEvent) -> Outcome:
+    def _news(self, action: RecordEvent, key: RootKey) -> bool:
+        """Whether an event is to be sent: it has not been already, or what it tells has happened again after a while."""
+        if action.rests:
+            return self._told.news(key, action.regarding, action.type, action.event_reason, action.note)
         uid = str(action.regarding.get("uid") or action.regarding.get("metadata", {}).get("uid") or "")
         what = (uid, action.type, action.event_reason, action.note)
         now = self._clock.monotonic()
         last = self._recorded.get(what)
         if last is not None and now - last < EVENT_REPEAT_S:
-            return Outcome(action=action, result=Result.ALREADY_SO)
+            return False
         self._recorded[what] = now
         self._recorded.move_to_end(what)
         if len(self._recorded) > EVENTS_REMEMBERED:
             self._recorded.popitem(last=False)
+        return True
+
+    def _event(self, action: RecordEvent) -> Outcome:
         self._ports.events.record(action.regarding, action.type, action.event_reason, action.action, action.note)
         return Outcome(action=action, result=Result.DONE)
 
@@ -182,7 +193,7 @@ class Executor:
             )
 
     def _record(self, action: Action, outcome: Outcome, context: PassContext, took_ms: float) -> None:
-        if isinstance(action, Reconsider) or (isinstance(action, RecordEvent) and outcome.result is Result.ALREADY_SO):
+        if isinstance(action, Reconsider):
             return
         key = context.key
         body = story.action(outcome, context.root, context.trigger, self._clock.now(), took_ms)

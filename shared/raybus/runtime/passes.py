@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from raybus.decide.actions import RecordEvent
 from raybus.decide.outcome import Outcome
 from raybus.decide.plan import Plan, WatchRayJob, earliest
 from raybus.decide.tree import Fact, RootKey, Tree
@@ -176,8 +177,9 @@ class PassRunner(Generic[W]):
             raise LeaseLostError
 
     def _tell(self, key: RootKey, body: Mapping[str, object], plan: Plan) -> None:
-        """Decisions with actions always go to history; notes alone only when they say something new."""
-        if not plan.actions and (not plan.notes or plan.notes == self._notes.get(key)):
+        """Decisions with actions always go to history; notes, and what rests, only when they say something new."""
+        acts = any(not (isinstance(action, RecordEvent) and action.rests) for action in plan.actions)
+        if not acts and (not plan.notes or plan.notes == self._notes.get(key)):
             return
         self._notes[key] = plan.notes
         self._ports.history.record(key.namespace, key.kind, key.name, body)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from raybus.decide.actions import CreatePod, PatchRayClusterStatus, RayEndpoint, Reconsider
+from raybus.decide.actions import CreatePod, PatchRayClusterStatus, RayEndpoint, Reconsider, RecordEvent
 from raybus.decide.outcome import Outcome, Result
 from raybus.decide.plan import NOTHING, Plan, WatchRayJob
 from raybus.decide.tree import RootKey, Tree

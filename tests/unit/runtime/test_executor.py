@@ -333,6 +333,39 @@ class TestTelling:
         assert results == [Result.DONE, Result.ALREADY_SO, Result.ALREADY_SO]
         assert bench.outside.events.recorded == [("Warning", "Invalid", "bad")]
 
+    async def test_a_happening_is_told_again_when_it_happens_later(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(executor_module, "EVENT_REPEAT_S", 0.0)
+        event = RecordEvent(
+            reason="ended", regarding=bench.root, type="Normal", event_reason="Ended", action="Watch", note="p1 ended"
+        )
+        for _ in range(2):
+            await bench.one(event)
+
+        assert len(bench.outside.events.recorded) == 2
+
+    async def test_what_rests_is_told_once_per_version_of_the_object(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(executor_module, "EVENT_REPEAT_S", 0.0)
+        meta = bench.root["metadata"]
+        for generation in (1, 1, 2):
+            root = {**bench.root, "metadata": {**meta, "generation": generation}}
+            event = RecordEvent(
+                reason="spec",
+                regarding=root,
+                type="Warning",
+                event_reason="Invalid",
+                action="Validate",
+                note="bad",
+                rests=True,
+            )
+            await bench.one(event)
+
+        assert bench.outside.events.recorded == [("Warning", "Invalid", "bad")] * 2
+        assert len(bench.outside.history.of("action")) == 2
+
     async def test_history_has_each_action_with_its_reason_and_result_but_no_body(self, bench: Bench) -> None:
         await bench.one(bench.create())
 

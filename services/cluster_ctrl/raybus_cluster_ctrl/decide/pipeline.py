@@ -63,5 +63,6 @@ def _said(world: ClusterWorld, refused: Refusal) -> Plan:
         event_reason=refused.complaint.reason,
         action=refused.complaint.verb,
         note=f"{cluster.namespace}/{cluster.name}: {refused.words}"[: events.NOTE_MAX],
+        rests=True,
     )
     return Plan(steps=((event,),), notes=(refused.words,))

@@ -112,5 +112,6 @@ def _warning(world: JobWorld, complaint: Complaint, text: str) -> Action:
         event_reason=complaint.reason,
         action=complaint.verb,
         note=f"{world.key.namespace}/{world.key.name}: {text}",
+        rests=True,
         reason=text,
     )
