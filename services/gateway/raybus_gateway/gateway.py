@@ -150,8 +150,8 @@ class Gateway:
     def _check_lease(self) -> Check:
         if self.active:
             return Check(ok=True, detail="active")
-        alive = self._leases.valid
-        return Check(alive, "standby" if alive else "the session in the lease bucket could not be renewed")
+        unsettled = self._leases.unsettled()
+        return Check(not unsettled, unsettled or "standby")
 
     def _check_lists(self) -> Check:
         if not self.active:

@@ -139,6 +139,20 @@ def moves(
     return Moves(tuple(take), tuple(release), tuple(disown))
 
 
+def untaken(view: LeaseView, *, me: str, partitions: int, owned: Collection[int]) -> tuple[int, ...]:
+    """Partitions that should be this replica's and are nobody's: it takes them, or waits until it may.
+
+    What another living replica still owns is not among them: until that one hands over, all is as it should be.
+    """
+    wanted = view.wanted(partitions)
+    out = []
+    for part in range(partitions):
+        record = view.records.get(part)
+        if wanted.get(part) == me and part not in owned and (record is None or _free(record, view, me)):
+            out.append(part)
+    return tuple(out)
+
+
 def _free(record: Record, view: LeaseView, me: str) -> bool:
     return record.owner in (None, me) or record.owner not in view.sessions
 

@@ -15,7 +15,17 @@ from functools import partial
 import orjson
 import structlog
 
-from raybus.bus.assignment import KV_DELETE, KV_OPERATION, LeaseView, Record, evicted, is_gone, moves, owner_of
+from raybus.bus.assignment import (
+    KV_DELETE,
+    KV_OPERATION,
+    LeaseView,
+    Record,
+    evicted,
+    is_gone,
+    moves,
+    owner_of,
+    untaken,
+)
 from raybus.bus.clock import SYSTEM, Clock
 from raybus.bus.keeper import Bucket, SessionKeeper
 from raybus.bus.subjects import lease_subject
@@ -108,6 +118,15 @@ class Leases:
     def mine(self, part: int) -> bool:
         """Ask again before every write: it turns false by itself when the validity ends."""
         return part in self._owned and self.valid
+
+    def unsettled(self) -> str:
+        """Why this replica has not yet taken its part in the assignment, in words; empty if it has, be it as a stand-by."""
+        if not self.valid:
+            return "the session in the lease bucket could not be written or renewed"
+        if not self._view.complete or self._replica not in self._view.sessions:
+            return "the session is not yet seen in the lease bucket"
+        parts = untaken(self._view, me=self._replica, partitions=self._partitions, owned=self._owned)
+        return f"waiting to take {list(parts)}, which nobody owns" if parts else ""
 
     def epoch(self, part: int) -> int | None:
         """The fencing token of an owned partition, for comparing only."""

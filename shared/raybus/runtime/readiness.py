@@ -12,8 +12,17 @@ from raybus.runtime.controller import Controller
 from raybus.runtime.ports import Mirror
 
 
-def checks(bus: Bus, mirror: Mirror, controller: Controller[Any], owned: Callable[[], frozenset[int]]) -> Checks:
-    """A replica without a partition is a ready stand-by; it follows no trees and needs no markers."""
+def checks(
+    bus: Bus,
+    mirror: Mirror,
+    controller: Controller[Any],
+    owned: Callable[[], frozenset[int]],
+    unsettled: Callable[[], str],
+) -> Checks:
+    """A replica without a partition is a ready stand-by if others own them all; it follows no trees and needs no markers.
+
+    `unsettled` says why the replica has not taken its part in the assignment yet.
+    """
 
     def nats() -> Check:
         return Check(bus.connected, "" if bus.connected else "no connection to NATS")
@@ -21,7 +30,9 @@ def checks(bus: Bus, mirror: Mirror, controller: Controller[Any], owned: Callabl
     def partitions() -> Check:
         held = owned()
         unread = sorted(p for p in held if p not in controller.ownership.ready or not mirror.caught_up(p))
-        return Check(not unread, f"owned {sorted(held)}" + (f", still reading {unread}" if unread else ""))
+        missing = [f"still reading {unread}"] if unread else []
+        missing += filter(None, [unsettled()])
+        return Check(not missing, ", ".join([f"owned {sorted(held)}", *missing]))
 
     def markers() -> Check:
         stale = controller.stale_kinds() if owned() else {}

@@ -114,7 +114,7 @@ class Replica(Generic[W]):
         return self.leases.mine(part)
 
     def checks(self) -> Checks:
-        return readiness.checks(self._bus, self.mirror, self.controller, self.leases.owned)
+        return readiness.checks(self._bus, self.mirror, self.controller, self.leases.owned, self.leases.unsettled)
 
     async def __aenter__(self) -> Self:
         await self.history.start()

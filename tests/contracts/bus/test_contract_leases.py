@@ -109,8 +109,11 @@ class LeasesContract(BusContract):
     async def test_the_first_replica_waits_one_time_to_live(self, backend: BusBackend, replicas: list[Replica]) -> None:
         began = time.monotonic()
         one = await self.join(backend, replicas, "one", ttl_s=1)
+        assert one.leases.unsettled()
+        await eventually(lambda: one.leases.unsettled() == f"waiting to take {list(range(P))}, which nobody owns")
         await eventually(lambda: len(one.owned) == P)
         assert time.monotonic() - began >= 1
+        assert one.leases.unsettled() == ""
         assert sorted(one.log) == [("gain", part) for part in range(P)]
 
     async def test_partitions_known_to_be_free_need_no_wait(
@@ -122,6 +125,20 @@ class LeasesContract(BusContract):
         await free_partitions(bus, BUCKET, P)  # again, by mistake: what is owned stays owned
         await asyncio.sleep(0.1)
         assert len(one.owned) == P
+
+    async def test_who_has_nothing_to_own_because_others_own_it_has_taken_its_part(
+        self, backend: BusBackend, bus: Bus, replicas: list[Replica]
+    ) -> None:
+        await free_partitions(bus, BUCKET, P)
+        one = await self.join(backend, replicas, "one")
+        one.drain_s = 1.0
+        await eventually(lambda: len(one.owned) == P)
+        two = await self.join(backend, replicas, "two")
+        assert two.leases.unsettled()
+        await eventually(lambda: two.leases.unsettled() == "")
+        assert two.owned == frozenset(), "the first one has not handed over yet"
+        await eventually(lambda: len(two.owned) == P // 2)
+        assert two.leases.unsettled() == ""
 
     async def test_two_replicas_share_evenly(self, backend: BusBackend, bus: Bus, replicas: list[Replica]) -> None:
         await free_partitions(bus, BUCKET, P)

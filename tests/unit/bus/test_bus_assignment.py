@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raybus.bus.assignment import LeaseView, Record, assign, evicted, moves
+from raybus.bus.assignment import LeaseView, Record, assign, evicted, moves, untaken
 from raybus.bus.transport import Message
 
 REPLICAS = st.sets(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=10)
@@ -52,6 +52,15 @@ def test_what_is_free_is_taken_what_lives_is_left() -> None:
     expected = {part for part in mine if part in (0, 1, 2)}
     assert {part for part, _ in due.take} == expected
     assert dict(due.take) == {part: records[part] for part in expected}
+
+
+def test_what_should_be_ours_and_is_nobodys_is_still_to_be_taken() -> None:
+    records = {0: Record("one", 1), 1: Record("dead", 2), 2: Record(None, 3), 3: Record("other", 4)}
+    view = view_of(("one", "other"), records)
+    mine = {part for part, owner in assign(5, ["one", "other"]).items() if owner == "one"}
+    assert set(untaken(view, me="one", partitions=5, owned={0})) == mine & {1, 2, 4}
+    assert set(untaken(view, me="one", partitions=5, owned=mine)) == set()
+    assert untaken(view_of(("other", "two"), {0: Record("other", 1)}), me="two", partitions=1, owned=()) == ()
 
 
 def test_without_a_record_one_waits() -> None:

@@ -17,6 +17,7 @@ class Bench:
         self.outside = Outside()
         self.bus = MemoryBus()
         self.owned: frozenset[int] = frozenset()
+        self.unsettled = ""
         self.metrics = ControllerMetrics("raycluster")
         self.controller = Controller(
             scripted(),
@@ -28,7 +29,9 @@ class Bench:
             read=self.outside.mirror.own,
             queue_limit=1,
         )
-        self.checks: Checks = readiness.checks(self.bus, self.outside.mirror, self.controller, lambda: self.owned)
+        self.checks: Checks = readiness.checks(
+            self.bus, self.outside.mirror, self.controller, lambda: self.owned, lambda: self.unsettled
+        )
 
     async def own(self, *parts: int) -> None:
         self.owned = frozenset(parts)
@@ -63,6 +66,15 @@ async def test_a_partition_that_is_not_read_yet(bench: Bench) -> None:
     bench.outside.mirror.unread.add(1)
 
     assert bench.wrong() == {"partitions": "owned [0, 1], still reading [1]"}
+
+
+async def test_a_replica_that_has_not_taken_its_part_yet(bench: Bench) -> None:
+    bench.unsettled = "waiting to take [2]"
+    assert bench.wrong() == {"partitions": "owned [], waiting to take [2]"}
+
+    await bench.own(0)
+    bench.outside.mirror.unread.add(0)
+    assert bench.wrong() == {"partitions": "owned [0], still reading [0], waiting to take [2]"}
 
 
 async def test_old_or_missing_markers(bench: Bench) -> None:
