@@ -159,6 +159,10 @@ def settings() -> list[str]:
     lines += table(
         ("field", "setting"), ((code(field), code(flags.flag_of(to))) for field, to in configfile.FIELDS.items())
     )
+    lines += ["These are taken, as KubeRay's chart writes them, and have no effect; a line of the log says so:", ""]
+    lines += table(("field", "instead"), ((code(field), to) for field, to in configfile.WITHOUT_EFFECT.items()))
+    names = ", ".join(code(field) for field in configfile.NOT_YET)
+    lines += [f"Not supported yet, and refused unless empty: {names}. Any other field is refused by name.", ""]
     return lines
 
 

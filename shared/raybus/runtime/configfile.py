@@ -1,6 +1,7 @@
-"""The --config file: kind Configuration of config.ray.io/v1alpha1, as the reference operator reads it.
+"""The --config file: kind Configuration of config.ray.io/v1alpha1, as the reference operator's chart renders it.
 
-Fields with a meaning here are used, any other is refused by name, so that nobody believes in a setting without effect.
+Fields with a meaning here are used. Those that are about how the reference runs as one process are taken and said to have no
+effect, with what replaces them. Any other is refused by name, so that nobody believes in a setting that does nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,36 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 API_VERSION = "config.ray.io/v1alpha1"
 FIELDS = {
     "watchNamespace": "namespaces",
-    "reconcileConcurrency": "workers",
     "logStdoutEncoder": "log_format",
     "batchScheduler": "batch_scheduler",
     "useKubernetesProxy": "use_kubernetes_proxy",
+    "deleteRayJobAfterJobFinishes": "delete_job_with_cluster",
 }
 """Field of the file -> setting. One that a service does not have is another service's, and passed over."""
+
+WITHOUT_EFFECT = {
+    "metricsAddr": "metrics are served at --health-host and --health-port, path /metrics",
+    "probeAddr": "health is served at --health-host and --health-port, paths /healthz and /readyz",
+    "enableMetrics": "metrics are always on",
+    "enableLeaderElection": "all replicas work: partitions are shared by leases in NATS (--lease-ttl-s)",
+    "leaderElectionNamespace": "leases are kept in NATS",
+    "reconcileConcurrency": "--workers says how many passes run at the same time",
+    "qps": "requests to the API server are limited by how many run at the same time, not by a rate",
+    "burst": "requests to the API server are limited by how many run at the same time, not by a rate",
+    "logFile": "logs go to standard error, where the platform collects them",
+    "logFileEncoder": "logs go to standard error, as --log-format says",
+}
+"""Field of the file -> what replaces it."""
+
+NOT_YET = (
+    "enableBatchScheduler",
+    "headSidecarContainers",
+    "workerSidecarContainers",
+    "defaultContainerEnvs",
+    "defaultPodAnnotations",
+    "defaultPodLabels",
+)
+"""Fields that would change what is made: taken only if they ask for nothing."""
 
 
 class ConfigFileError(ValueError):
@@ -29,6 +54,21 @@ class ConfigFileError(ValueError):
 
 def read(path: Path) -> dict[str, Any]:
     """Setting -> value. Raises ConfigFileError."""
+    values = _fields(path)
+    known = (*FIELDS, *WITHOUT_EFFECT, *NOT_YET)
+    if unknown := sorted(set(values) - set(known)):
+        raise ConfigFileError(f"{path}: unknown: {', '.join(unknown)} (known: {', '.join(known)})")
+    if asked := [field for field in NOT_YET if values.get(field)]:
+        raise ConfigFileError(f"{path}: not supported yet: {', '.join(asked)}; leave them out")
+    return {FIELDS[field]: value for field, value in values.items() if field in FIELDS and value is not None}
+
+
+def without_effect(path: Path) -> dict[str, str]:
+    """Fields that the file sets and that do nothing here -> what replaces them. Raises ConfigFileError."""
+    return {field: WITHOUT_EFFECT[field] for field in _fields(path) if field in WITHOUT_EFFECT}
+
+
+def _fields(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -40,11 +80,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigFileError(f"{path}: expected a mapping with apiVersion {API_VERSION} and kind Configuration")
     if document.get("apiVersion") != API_VERSION or document.get("kind") != "Configuration":
         raise ConfigFileError(f"{path}: apiVersion must be {API_VERSION} and kind must be Configuration")
-    values = {field: value for field, value in document.items() if field not in ("apiVersion", "kind", "metadata")}
-    unknown = sorted(set(values) - set(FIELDS))
-    if unknown:
-        raise ConfigFileError(f"{path}: not supported: {', '.join(unknown)} (supported: {', '.join(FIELDS)})")
-    return {FIELDS[field]: value for field, value in values.items()}
+    return {field: value for field, value in document.items() if field not in ("apiVersion", "kind", "metadata")}
 
 
 class Source(PydanticBaseSettingsSource):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import uvloop
@@ -19,7 +20,7 @@ from raybus.kube.events import EventRecorder
 from raybus.observe import logging
 from raybus.observe.health import Check, Checks, HealthPortError, HealthServer
 from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
-from raybus.runtime import connections
+from raybus.runtime import configfile, connections
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.connections import StartError
 from raybus.runtime.lifecycle import Stop, StoppedError
@@ -62,6 +63,8 @@ def run_until_stopped(
     logging.configure(
         service=service, replica=settings.replica_id, log_format=settings.log_format, level=settings.log_level
     )
+    for field, instead in (configfile.without_effect(Path(settings.config)) if settings.config else {}).items():
+        logging.get_logger().info("a field of the --config file has no effect", field=field, instead=instead)
 
     async def around() -> None:
         with Stop() as stop:

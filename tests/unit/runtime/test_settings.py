@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from pydantic import AliasChoices, Field, SecretStr
 
-from raybus.runtime import gates
+from raybus.runtime import configfile, gates
 from raybus.runtime.flags import load
+from raybus.runtime.lifecycle import Stop
+from raybus.runtime.service import run_until_stopped
 from raybus.runtime.settings import ServiceSettings
+
+AS_RENDERED = """\
+apiVersion: config.ray.io/v1alpha1
+kind: Configuration
+metricsAddr: ":8080"
+probeAddr: ":8082"
+enableMetrics: true
+enableLeaderElection: true
+leaderElectionNamespace: ""
+reconcileConcurrency: 1
+watchNamespace: "a,b"
+logFile: /var/log/operator.log
+logFileEncoder: json
+logStdoutEncoder: json
+batchScheduler: ""
+enableBatchScheduler: false
+headSidecarContainers: []
+workerSidecarContainers: []
+defaultContainerEnvs: []
+useKubernetesProxy: true
+deleteRayJobAfterJobFinishes: false
+qps: 100.0
+burst: 200
+"""
+
+
+@pytest.fixture
+def _logging_as_before() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
 
 
 class Settings(ServiceSettings):
@@ -44,12 +80,12 @@ class TestSources:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         file = tmp_path / "config.yaml"
-        file.write_text("apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nreconcileConcurrency: 3\n")
-        assert settings("--config", str(file)).workers == 3
+        file.write_text("apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nlogStdoutEncoder: console\n")
+        assert settings("--config", str(file)).log_format == "console"
 
-        monkeypatch.setenv("RAYBUS_WORKERS", "4")
-        assert settings("--config", str(file)).workers == 4
-        assert settings("--config", str(file), "--workers", "5").workers == 5
+        monkeypatch.setenv("RAYBUS_LOG_FORMAT", "json")
+        assert settings("--config", str(file)).log_format == "json"
+        assert settings("--config", str(file), "--log-format", "console").log_format == "console"
 
     def test_lists_are_separated_by_commas_everywhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert settings("--namespaces", "a, b,").namespaces == ("a", "b")
@@ -84,6 +120,26 @@ class TestSources:
 
         assert settings("--config", str(file)).use_kubernetes_proxy
         assert load(ServiceSettings, "raybus-test", ["--config", str(file)])
+
+    @pytest.mark.usefixtures("_logging_as_before")
+    def test_a_file_as_the_charts_of_kuberay_render_it(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "config.yaml"
+        file.write_text(AS_RENDERED)
+
+        found = settings("--config", str(file))
+        assert (found.namespaces, found.log_format) == (("a", "b"), "json")
+        assert found.workers == ServiceSettings().workers, "one worker is the default there and would be a brake here"
+        assert found.use_kubernetes_proxy
+
+        async def main(_stop: Stop) -> None:
+            pass
+
+        assert run_until_stopped(main, found, "raybus-test", service="test") == 0
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert {line["field"] for line in lines} == set(configfile.WITHOUT_EFFECT)
+        assert all(line["instead"] for line in lines)
 
 
 class TestMistakes:
@@ -126,8 +182,16 @@ class TestMistakes:
             ("- a", ["expected a mapping"]),
             ("apiVersion: v1\nkind: Configuration", ["config.ray.io/v1alpha1"]),
             (
-                "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nqps: 5\nburst: 6",
-                ["not supported: burst, qps"],
+                "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nqps: 5\nbrust: 6\nallow: {}",
+                ["unknown: allow, brust (", "burst"],
+            ),
+            (
+                "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\ndefaultPodLabels: {team: a}",
+                ["not supported yet: defaultPodLabels"],
+            ),
+            (
+                "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nenableBatchScheduler: true",
+                ["not supported yet: enableBatchScheduler"],
             ),
             (
                 "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nbatchScheduler: volcano",
