@@ -56,6 +56,9 @@ class Operator:
 
     def start(self, name: str, env: Mapping[str, str] | None = None) -> None:
         """Start a service, again if it was killed. `env` is added, a fault point for example."""
+        if name == "nats":
+            self.nats.start()
+            return
         arguments = ["--nats-url", self.nats.url, "--kubeconfig", self._kubeconfig]
         arguments += ["--health-port", str(self._ports[name]), "--lease-ttl-s", str(self._lease_ttl_s)]
         own = {key: value for key, value in os.environ.items() if not key.startswith("RAYBUS_")}
@@ -70,6 +73,8 @@ class Operator:
 
     async def ready(self, name: str) -> None:
         """Wait until the service says that it is ready."""
+        if name == "nats":
+            return  # it takes connections once it is started
         url = f"http://127.0.0.1:{self._ports[name]}/readyz"
         said = "no answer"
         try:
@@ -89,14 +94,20 @@ class Operator:
 
     def kill(self, name: str) -> None:
         """kill -9."""
+        if name == "nats":
+            self.nats.kill()
+            return
         self._processes[name].send_signal(signal.SIGKILL)
         self._processes[name].wait(10)
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        self._processes[name].send_signal(number)
+        os.kill(self.pid(name), number)
 
     async def died(self, name: str, within_s: float = 20.0) -> None:
         """Wait until the service has ended by itself."""
+        if name == "nats":
+            await asyncio.to_thread(self.nats.stop)
+            return
         await asyncio.wait_for(asyncio.to_thread(self._processes[name].wait), within_s)
 
     def pid(self, name: str) -> int:
