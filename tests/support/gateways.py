@@ -20,36 +20,13 @@ from raybus.bus.session import Session, encode_session
 from raybus.bus.streams import GATEWAY, lease_bucket, object_stream, provision_leases
 from raybus.bus.subjects import is_marker
 from raybus.bus.transport import Bus, Follower, Message
-from raybus.decide.routes import FULL, POD_STATUS, Route, Via
-from raybus.domain import kinds, labels
+from raybus.decide.routes import Route
 from support.nats import free_port
+from support.routes import CLUSTERS_OF_JOB, JOB, PODS_BY_CLUSTER, PODS_OF_JOB
 
 LEASE_TTL_S = 2
 
-CLUSTER_ROUTES = (
-    Route(root_kind="RayCluster", kind=kinds.RAYCLUSTER, via=Via.ROOT, projection=FULL),
-    Route(root_kind="RayCluster", kind=kinds.POD, via=Via.LABEL, projection=POD_STATUS, label=labels.CLUSTER),
-)
-JOB_ROUTES = (
-    Route(root_kind="RayJob", kind=kinds.RAYJOB, via=Via.ROOT, projection=FULL),
-    Route(
-        root_kind="RayJob",
-        kind=kinds.RAYCLUSTER,
-        via=Via.LABEL,
-        projection=FULL,
-        label=labels.ORIGINATED_FROM_NAME,
-        label_equals=((labels.ORIGINATED_FROM_CRD, "RayJob"),),
-    ),
-    Route(root_kind="RayJob", kind=kinds.POD, via=Via.CLUSTER, projection=POD_STATUS),
-    Route(
-        root_kind="RayJob",
-        kind=kinds.POD,
-        via=Via.LABEL,
-        projection=POD_STATUS,
-        label=labels.ORIGINATED_FROM_NAME,
-        label_equals=((labels.ORIGINATED_FROM_CRD, "RayJob"),),
-    ),
-)
+JOB_ROUTES = (JOB, CLUSTERS_OF_JOB, PODS_BY_CLUSTER, PODS_OF_JOB)
 
 
 class GatewayProcess:

@@ -5,6 +5,7 @@ Each file of `recorded/` is one message and what it meant. Never change one: a n
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +20,10 @@ from raybus.bus.projection import metadata_only, project
 from raybus.bus.session import Session, decode_session, encode_session
 from raybus.bus.subjects import HistoryAddress, history_subject, lease_subject, marker_subject, object_subject
 from raybus.bus.transport import Message
-from raybus.decide.routes import FULL, POD_STATUS, Route, Via
+from raybus.decide.routes import POD_STATUS
 from raybus.decide.tree import RootKey
-from raybus.domain import kinds, labels
 from support.objects import pod, raycluster
+from support.routes import CLUSTERS_OF_JOB, JOB, PODS_BY_CLUSTER
 
 FOLDER = Path(__file__).parent / "recorded"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -30,18 +31,7 @@ NOW = datetime(2026, 11, 29, 12, 0, 0, 123456, tzinfo=UTC)
 SOURCE = envelope.source("0b1c2d3e-kube-system")
 KEY = RootKey("RayCluster", "team-a", "train.v2")
 POD = pod("train.v2-head-b2c4d", "train.v2", namespace="team-a", uid="1f2e-pod", rv=4711, phase="Running")
-ROUTES = (
-    Route(root_kind="RayJob", kind=kinds.RAYJOB, via=Via.ROOT, projection=FULL),
-    Route(
-        root_kind="RayJob",
-        kind=kinds.RAYCLUSTER,
-        via=Via.LABEL,
-        projection=FULL,
-        label=labels.ORIGINATED_FROM_NAME,
-        label_equals=((labels.ORIGINATED_FROM_CRD, "RayJob"),),
-    ),
-    Route(root_kind="RayJob", kind=kinds.POD, via=Via.CLUSTER, projection=POD_STATUS, selector="ray.io/group"),
-)
+ROUTES = (JOB, CLUSTERS_OF_JOB, dataclasses.replace(PODS_BY_CLUSTER, selector="ray.io/group"))
 
 
 def produced() -> dict[str, tuple[str, dict[str, str], bytes]]:

@@ -20,10 +20,11 @@ from raybus.decide.routes import FULL, Route, Via
 from raybus.domain import kinds, labels
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
-from support.gateways import CLUSTER_ROUTES, JOB_ROUTES, LEASE_TTL_S, GatewayProcess, Reader, no_owner_yet
+from support.gateways import JOB_ROUTES, LEASE_TTL_S, GatewayProcess, Reader, no_owner_yet
 from support.kube import RealKube, fresh_namespace, install_crds
 from support.nats import NatsServer
 from support.recording import Recording
+from support.routes import CLUSTER_ROUTES
 from support.waiting import eventually
 
 pytestmark = pytest.mark.kube

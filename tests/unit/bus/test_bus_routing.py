@@ -11,19 +11,9 @@ from raybus.decide.routes import FULL, POD_STATUS, Route, Via
 from raybus.decide.tree import RootKey
 from raybus.domain import kinds, labels
 from support.objects import pod, raycluster, rayjob
+from support.routes import CLUSTERS_OF_JOB, JOB, PODS_BY_CLUSTER, SUBMITTERS_OF_JOB
 
-ROOT = Route(root_kind="RayJob", kind=kinds.RAYJOB, via=Via.ROOT, projection=FULL)
-CLUSTERS = Route(
-    root_kind="RayJob",
-    kind=kinds.RAYCLUSTER,
-    via=Via.LABEL,
-    projection=FULL,
-    label=labels.ORIGINATED_FROM_NAME,
-    label_equals=((labels.ORIGINATED_FROM_CRD, "RayJob"),),
-)
-JOBS = Route(root_kind="RayJob", kind=kinds.JOB, via=Via.OWNER, projection=FULL)
-PODS = Route(root_kind="RayJob", kind=kinds.POD, via=Via.CLUSTER, projection=POD_STATUS)
-ROUTES = (ROOT, CLUSTERS, JOBS, PODS)
+ROUTES = (JOB, CLUSTERS_OF_JOB, SUBMITTERS_OF_JOB, PODS_BY_CLUSTER)
 KEY = RootKey("RayJob", "ns", "j")
 
 
@@ -36,36 +26,39 @@ def job(**owner: Any) -> dict[str, Any]:
 
 
 def test_a_root_belongs_to_itself() -> None:
-    assert roots_of(ROOT, rayjob("j")) == {KEY}
-    assert roots_of(ROOT, raycluster("j")) == frozenset()
+    assert roots_of(JOB, rayjob("j")) == {KEY}
+    assert roots_of(JOB, raycluster("j")) == frozenset()
 
 
 def test_another_group_of_the_same_kind_is_another_kind() -> None:
     assert (
-        roots_of(JOBS, {**job(kind="RayJob", name="j", controller=True), "apiVersion": "volcano.sh/v1"}) == frozenset()
+        roots_of(SUBMITTERS_OF_JOB, {**job(kind="RayJob", name="j", controller=True), "apiVersion": "volcano.sh/v1"})
+        == frozenset()
     )
 
 
 def test_by_label() -> None:
     ours = {labels.ORIGINATED_FROM_NAME: "j", labels.ORIGINATED_FROM_CRD: "RayJob"}
-    assert roots_of(CLUSTERS, raycluster("c", **ours)) == {KEY}
-    assert roots_of(CLUSTERS, raycluster("c", **{**ours, labels.ORIGINATED_FROM_CRD: "RayService"})) == frozenset()
-    assert roots_of(CLUSTERS, raycluster("c")) == frozenset()
+    assert roots_of(CLUSTERS_OF_JOB, raycluster("c", **ours)) == {KEY}
+    assert (
+        roots_of(CLUSTERS_OF_JOB, raycluster("c", **{**ours, labels.ORIGINATED_FROM_CRD: "RayService"})) == frozenset()
+    )
+    assert roots_of(CLUSTERS_OF_JOB, raycluster("c")) == frozenset()
 
 
 def test_by_controller_reference_only() -> None:
-    assert roots_of(JOBS, job(kind="RayJob", name="j", controller=True)) == {KEY}
-    assert roots_of(JOBS, job(kind="RayJob", name="j")) == frozenset()
-    assert roots_of(JOBS, job(kind="RayCluster", name="j", controller=True)) == frozenset()
+    assert roots_of(SUBMITTERS_OF_JOB, job(kind="RayJob", name="j", controller=True)) == {KEY}
+    assert roots_of(SUBMITTERS_OF_JOB, job(kind="RayJob", name="j")) == frozenset()
+    assert roots_of(SUBMITTERS_OF_JOB, job(kind="RayCluster", name="j", controller=True)) == frozenset()
 
 
 def test_by_the_cluster_that_belongs_to_it() -> None:
     def parents(root_kind: str, namespace: str, cluster: str) -> list[RootKey]:
         return [KEY] if (root_kind, namespace, cluster) == ("RayJob", "ns", "c1") else []
 
-    assert roots_of(PODS, pod("p", "c1"), parents) == {KEY}
-    assert roots_of(PODS, pod("p", "c2"), parents) == frozenset()
-    assert roots_of(PODS, pod("p", "c1")) == frozenset()
+    assert roots_of(PODS_BY_CLUSTER, pod("p", "c1"), parents) == {KEY}
+    assert roots_of(PODS_BY_CLUSTER, pod("p", "c2"), parents) == frozenset()
+    assert roots_of(PODS_BY_CLUSTER, pod("p", "c1")) == frozenset()
 
 
 def test_all_trees_of_an_object_with_what_each_wants() -> None:
@@ -124,13 +117,13 @@ def test_a_session_record_reads_back() -> None:
 
 
 def test_a_newer_releases_record_is_read_as_far_as_it_can_be() -> None:
-    session = Session(replica="h-1", version="9", started="", routes=(ROOT,))
+    session = Session(replica="h-1", version="9", started="", routes=(JOB,))
     data = orjson.loads(encode_session(session))
     data["new"] = {}
     data["routes"][0]["new"] = 1
-    data["routes"].append({**route_to_json(JOBS), "via": "telepathy"})
+    data["routes"].append({**route_to_json(SUBMITTERS_OF_JOB), "via": "telepathy"})
     read = decode_session(orjson.dumps(data))
-    assert (read.routes, read.unreadable) == ((ROOT,), 1)
+    assert (read.routes, read.unreadable) == ((JOB,), 1)
 
 
 @pytest.mark.parametrize("body", [b"1", b"[]", b"", b"{"])

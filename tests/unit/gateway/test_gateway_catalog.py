@@ -14,31 +14,22 @@ from raybus.bus.publisher import Held
 from raybus.bus.routing import matches, trees_of
 from raybus.bus.streams import StreamSettings
 from raybus.bus.subjects import parse_object
-from raybus.decide.routes import FULL, POD_STATUS, Projection, Route, Via
+from raybus.decide.routes import FULL, Projection, Route, Via
 from raybus.decide.tree import RootKey
 from raybus.domain import kinds, labels
 from raybus_gateway.catalog import Catalog
 from raybus_gateway.holdings import Write
 from raybus_gateway.needs import Routes, Scope, watches
+from support.routes import (
+    CLUSTER_ROUTES,
+    CLUSTERS_OF_JOB,
+    JOB,
+    PODS_BY_CLUSTER,
+    PODS_OF_JOB,
+    SUBMITTERS_OF_JOB,
+)
 
-CRD_IS_JOB = ((labels.ORIGINATED_FROM_CRD, "RayJob"),)
-CLUSTER_ROUTES = (
-    Route(root_kind="RayCluster", kind=kinds.RAYCLUSTER, via=Via.ROOT, projection=FULL),
-    Route(root_kind="RayCluster", kind=kinds.POD, via=Via.LABEL, projection=POD_STATUS, label=labels.CLUSTER),
-)
-JOB_ROUTES = (
-    Route(root_kind="RayJob", kind=kinds.RAYJOB, via=Via.ROOT, projection=FULL),
-    Route(
-        root_kind="RayJob",
-        kind=kinds.RAYCLUSTER,
-        via=Via.LABEL,
-        projection=FULL,
-        label=labels.ORIGINATED_FROM_NAME,
-        label_equals=CRD_IS_JOB,
-    ),
-    Route(root_kind="RayJob", kind=kinds.POD, via=Via.CLUSTER, projection=POD_STATUS),
-    Route(root_kind="RayJob", kind=kinds.JOB, via=Via.OWNER, projection=FULL),
-)
+JOB_ROUTES = (JOB, CLUSTERS_OF_JOB, PODS_BY_CLUSTER, SUBMITTERS_OF_JOB)
 ROUTES = {"raycluster": CLUSTER_ROUTES, "rayjob": JOB_ROUTES}
 SETTINGS = {
     name: StreamSettings(partitions=8, generation=1, cluster_uid="k") for name in ("raycluster", "rayjob", "rayservice")
@@ -327,15 +318,7 @@ class TestUnservedKinds:
         assert later.marks([scope("RayJob")]) == []
 
 
-SUBMITTERS = Route(
-    root_kind="RayJob",
-    kind=kinds.POD,
-    via=Via.LABEL,
-    projection=POD_STATUS,
-    label=labels.ORIGINATED_FROM_NAME,
-    label_equals=CRD_IS_JOB,
-)
-TWO_WATCHES = {"raycluster": CLUSTER_ROUTES, "rayjob": (*JOB_ROUTES, SUBMITTERS)}
+TWO_WATCHES = {"raycluster": CLUSTER_ROUTES, "rayjob": (*JOB_ROUTES, PODS_OF_JOB)}
 OF_CLUSTERS = Scope("Pod", "", labels.CLUSTER)
 OF_JOBS = Scope("Pod", "", f"{labels.ORIGINATED_FROM_NAME},{labels.ORIGINATED_FROM_CRD}=RayJob")
 J1 = RootKey("RayJob", "n", "j1")
