@@ -7,6 +7,8 @@ from pydantic import Field, field_validator
 from raybus.runtime.settings import ControllerSettings, also
 from raybus_job_ctrl.decide.policy import Policy
 
+SECONDS_MAX = 10 * 366 * 86_400.0  # beyond it times leave the calendar
+
 
 class JobCtrlSettings(ControllerSettings):
     transition_grace_s: float = Field(
@@ -33,9 +35,10 @@ class JobCtrlSettings(ControllerSettings):
     def _default_if_unusable(cls, value: object) -> object:
         """As the reference: what is no number means the default; so does a time limit of nothing."""
         try:
-            return float(str(value))
+            seconds = float(str(value))
         except ValueError:
             return 300.0
+        return seconds if abs(seconds) <= SECONDS_MAX else 300.0  # what is no number at all is not less either
 
     @field_validator("status_check_timeout_s")
     @classmethod

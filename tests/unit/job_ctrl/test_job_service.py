@@ -24,6 +24,8 @@ VARIABLES = [
     ({GRACE: "0", TIMEOUT: "0"}, 0, 300),
     ({GRACE: "-5", TIMEOUT: "-5"}, -5, 300),
     ({GRACE: "soon", TIMEOUT: ""}, 300, 300),
+    ({GRACE: "inf", TIMEOUT: "nan"}, 300, 300),
+    ({GRACE: "-1e300", TIMEOUT: "1e300"}, 300, 300),
 ]
 
 

@@ -476,8 +476,18 @@ def test_the_job_is_stopped_before_the_rayjob_is_let_go() -> None:
 
 def test_after_a_minute_it_is_let_go_whatever_failed() -> None:
     plan = decided(deleted(running("RUNNING"), cluster(), submitter(), head_pod(), seconds=-60))
-    assert names(plan) == ["PatchRayJob"]
+    assert [set(names(plan))] == [{type(action).__name__ for action in step} for step in plan.steps]
+    assert set(names(plan)) == {"StopRayJob", "PatchRayJob"}, "it is asked for once, however late, and holds up nothing"
     assert "in time" in only(plan, PatchRayJob).reason
+    assert plan.wake_at is None
+
+
+@pytest.mark.parametrize("pod", [head_pod("pod-2"), head_pod("pod-2", phase="Pending"), head_pod(restarts=1)])
+def test_a_head_that_never_had_the_job_holds_up_no_deletion(pod: dict) -> None:
+    meta = {"deletionTimestamp": stamp(), "finalizers": ["ray.io/rayjob-finalizer"], **known()}
+    plan = decided(world(ray_job(running("RUNNING"), meta), cluster(), submitter(), pod))
+    assert [{type(action) for action in step} for step in plan.steps] == [{StopRayJob, PatchRayJob}]
+    assert plan.confirm
 
 
 NOTHING_RUNS = [

@@ -17,26 +17,29 @@ from raybus_job_ctrl.decide.world import JobWorld
 
 
 def deletion(world: JobWorld, policy: Policy, now: datetime) -> Plan:
-    """Stop, then take the finalizer away. A stop that fails is tried again until the limit, then left."""
+    """Stop, then take the finalizer away. A stop that fails is tried again until the limit; the last one holds up nothing."""
     finalizers = world.meta.get("finalizers") or []
     if labels.RAYJOB_FINALIZER not in finalizers:
         return NOTHING
     asked_at = times.parse(world.meta["deletionTimestamp"]) or now
     limit = asked_at + timedelta(seconds=policy.deletion_limit_s)
-    stop = _stop(world) if now < limit else None
+    # The head that had the job is gone: another one is asked as well, but not waited for.
+    stop, patient = _stop(world), now < limit and not world.head_gone
     release = PatchRayJob(
         namespace=world.key.namespace,
         name=world.key.name,
         uid=world.meta["uid"],
         resource_version=world.meta["resourceVersion"],
         patch={"metadata": {"finalizers": [name for name in finalizers if name != labels.RAYJOB_FINALIZER]}},
-        reason="the RayJob is being deleted and " + ("its job was stopped" if stop else _words(world, now, limit)),
+        reason=f"the RayJob is being deleted and {_words(world, stop, patient=patient)}",
     )
-    steps: tuple[tuple[Action, ...], ...] = ((stop,), (release,)) if stop else ((release,),)
+    steps: tuple[tuple[Action, ...], ...] = ((release,),)
+    if stop:
+        steps = ((stop,), (release,)) if patient else ((stop, release),)
     # Nothing to stop may mean that the cluster has not been seen yet: then only a fresh read lets the RayJob go.
-    unseen = stop is None and now < limit and _submitted(world)
+    unseen = _submitted(world) and now < limit and (stop is None or world.head_gone)
     confirm = "a finalizer goes because no cluster or head is there" if unseen else ""
-    return Plan(steps=steps, confirm=confirm, wake_at=limit if stop else None, notes=("is being deleted",))
+    return Plan(steps=steps, confirm=confirm, wake_at=limit if stop and patient else None, notes=("is being deleted",))
 
 
 def _stop(world: JobWorld) -> StopRayJob | None:
@@ -59,7 +62,9 @@ def _submitted(world: JobWorld) -> bool:
     return bool(world.address and world.submission_id) and world.job_state not in ENDED
 
 
-def _words(world: JobWorld, now: datetime, limit: datetime) -> str:
-    if now >= limit and _may_run(world):
-        return "its job could not be stopped in time"
-    return "no job of it runs"
+def _words(world: JobWorld, stop: StopRayJob | None, *, patient: bool) -> str:
+    if stop is None:
+        return "no job of it runs"
+    if world.head_gone:
+        return "the head that had its job is gone"
+    return "its job was stopped" if patient else "its job could not be stopped in time"
