@@ -38,8 +38,8 @@ class Catalog:
         self._unserved: set[Scope] = set()  # complete because the server does not know the kind
         self._concluded: set[tuple[str, str]] = set()  # (controller, kind): the stream agrees with a complete list
         self._versions: dict[Scope, str] = {}
-        # The uid and version at which one scope told that an object left it, while others still show it: their views are
-        # older, and nothing is published from these.
+        # The uid and version at which one scope told that an object left it, while others still show it or lag behind that
+        # version: what they show is older, and nothing is published from it.
         self._left: dict[Identity, tuple[str, int]] = {}
 
     # What is to be served
@@ -126,6 +126,12 @@ class Catalog:
 
     def bookmark(self, scope: Scope, resource_version: str) -> None:
         self._versions[scope] = resource_version
+        of_kind = [other for other in self._serving if other.kind == scope.kind]
+        self._left = {
+            identity: (uid, at)
+            for identity, (uid, at) in self._left.items()
+            if identity[0] != scope.kind or self._lagging(of_kind, at) or self._views.beside(of_kind, identity)
+        }
 
     # What may be marked
 
@@ -188,7 +194,9 @@ class Catalog:
         last = self._views.remove(scope, identity)
         others = self._wanted_beside(scope, identity)
         self._left.pop(identity, None)
-        if (state := obj or last) is not None and self._views.beside(self._siblings[scope], identity):
+        if (state := obj or last) is not None and (
+            self._views.beside(self._siblings[scope], identity) or self._lagging(self._siblings[scope], number(at))
+        ):
             self._left[identity] = (state["metadata"]["uid"], number(at))
         writes = [
             self._holdings.drop(place, obj or last)
@@ -198,6 +206,10 @@ class Catalog:
         if identity[0] == kinds.RAYCLUSTER.kind and self._parents.drop(scope, identity[1], identity[2]):
             writes += self._republish(identity[1], identity[2])
         return writes
+
+    def _lagging(self, scopes: Iterable[Scope], at: int) -> bool:
+        """Whether one of these may still tell of versions before `at`."""
+        return any(number(self._versions.get(scope, "0")) < at for scope in scopes)
 
     def _republish(self, namespace: str, cluster: str) -> list[Write]:
         """The parents of a RayCluster are known now, or others: its objects move with it."""

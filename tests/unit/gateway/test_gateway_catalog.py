@@ -389,6 +389,18 @@ class TestTwoWatchesOfAKind:
         stream.apply(cat.changed(OF_CLUSTERS, make(kinds.POD, "p", 200, cluster="c1")))
         assert stream.objects("rayjob")[J1, "Pod", "p"] == ("uid-p", "200"), "only its label was gone"
 
+    def test_what_one_told_as_gone_stays_gone_when_another_tells_later_that_it_was_there(self) -> None:
+        cat, stream = self.begin()
+        stream.apply(cat.changed(OF_JOBS, make(kinds.POD, "p", 200, cluster="c1", job="j1")))
+        stream.apply(cat.deleted(OF_JOBS, make(kinds.POD, "p", 210, cluster="c1", job="j1")))
+        stream.apply(cat.changed(OF_CLUSTERS, make(kinds.POD, "p", 200, cluster="c1", job="j1")))
+        assert (J1, "Pod", "p") not in stream.objects("rayjob")
+        stream.apply(cat.deleted(OF_CLUSTERS, make(kinds.POD, "p", 210, cluster="c1", job="j1")))
+        cat.bookmark(OF_CLUSTERS, "220")
+        cat.bookmark(OF_JOBS, "220")
+        stream.apply(cat.changed(OF_CLUSTERS, make(kinds.POD, "p", 230, uid="again", cluster="c1", job="j1")))
+        assert stream.objects("rayjob")[J1, "Pod", "p"] == ("again", "230")
+
     def test_a_list_of_one_does_not_go_behind_what_the_other_shows(self) -> None:
         newest = make(kinds.POD, "p", 50, cluster="c1", job="j1")
         cat, stream = self.begin((newest,), (newest,))
