@@ -20,8 +20,10 @@ from typer.main import get_command
 import raybus.cli.main
 import raybus_cluster_ctrl.decide.reasons
 import raybus_cluster_ctrl.decide.unsupported
+import raybus_cluster_ctrl.metrics
 import raybus_job_ctrl.decide.reasons
 import raybus_job_ctrl.decide.unsupported
+import raybus_job_ctrl.metrics
 import raybus_localkube.cli
 from raybus.api.meta import Wire
 from raybus.api.raycluster import RayClusterSpec
@@ -205,9 +207,26 @@ def metrics() -> list[str]:
     nothing = cast(Any, None)  # values are read when somebody scrapes; nobody does
     gateway.watch_gateway(nothing, nothing)
     readiness.watch(controller, nothing, nothing, nothing, nothing, dropped=nothing)
+    clusters, jobs = ServiceMetrics("any"), ServiceMetrics("any")
+    raybus_cluster_ctrl.metrics.watch(clusters, nothing)
+    raybus_job_ctrl.metrics.watch(jobs, nothing)
     every = ServiceMetrics("any").described
     lines += ["## Every service", "", *_metrics(every)]
     lines += ["## Controllers: raybus-cluster-ctrl, raybus-job-ctrl", "", *_metrics(controller.described, every)]
+    lines += [
+        "## raybus-cluster-ctrl",
+        "",
+        "KubeRay's names and labels; of RayClusters in the partitions of this replica, computed at the scrape.",
+        "",
+        *_metrics(clusters.described, every),
+    ]
+    lines += [
+        "## raybus-job-ctrl",
+        "",
+        "KubeRay's names and labels; of RayJobs in the partitions of this replica, computed at the scrape.",
+        "",
+        *_metrics(jobs.described, every),
+    ]
     lines += ["## raybus-gateway", "", *_metrics(gateway.described, every)]
     return lines
 

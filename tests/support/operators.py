@@ -92,6 +92,11 @@ class Operator:
         except TimeoutError:
             raise AssertionError(f"{name} is not ready: {said}\n{self.log(name)}") from None
 
+    async def metrics(self, name: str) -> str:
+        url = f"http://127.0.0.1:{self._ports[name]}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return await response.text()
+
     def kill(self, name: str) -> None:
         """kill -9."""
         if name == "nats":

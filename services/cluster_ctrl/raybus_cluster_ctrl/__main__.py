@@ -11,6 +11,7 @@ from raybus.domain import kinds
 from raybus.runtime.flags import load
 from raybus.runtime.service import Parts, Services, run
 from raybus.runtime.spec import ControllerSpec
+from raybus_cluster_ctrl import metrics
 from raybus_cluster_ctrl.act import ACTIONS, handlers
 from raybus_cluster_ctrl.decide.pipeline import conclude, decide
 from raybus_cluster_ctrl.decide.policy import Policy
@@ -36,7 +37,7 @@ def controller_spec(policy: Policy) -> ControllerSpec[ClusterWorld]:
 
 @asynccontextmanager
 async def parts(services: Services) -> AsyncIterator[Parts]:
-    yield Parts(handlers=handlers(services.kube))
+    yield Parts(handlers=handlers(services.kube), watch=metrics.watch)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from raybus.ray.http import Access, Dashboards
 from raybus.runtime.flags import load
 from raybus.runtime.service import Parts, Services, run
 from raybus.runtime.spec import ControllerSpec
+from raybus_job_ctrl import metrics
 from raybus_job_ctrl.act import ACTIONS, RayActions
 from raybus_job_ctrl.decide.pipeline import conclude, decide
 from raybus_job_ctrl.decide.policy import Policy
@@ -55,7 +56,11 @@ async def parts(services: Services, *, through_api_server: bool) -> AsyncIterato
     access = partial(access_of, services.kube) if through_api_server else None
     async with Dashboards(access=access) as ray:
         ray_access = RayAccess(ray, services.kube)
-        yield Parts(handlers=RayActions(ray_access).handlers(), prober=JobProber(ray_access))
+        yield Parts(
+            handlers=RayActions(ray_access).handlers(),
+            prober=JobProber(ray_access),
+            watch=metrics.watch,
+        )
 
 
 def main() -> None:

@@ -119,6 +119,10 @@ class Mirror:
         lacking = self._trees.lacking_kinds(key)
         return Tree(key=key, root=view[0], objects=view[1], complete=self._complete - lacking)
 
+    def root(self, key: RootKey) -> Json | None:
+        """The root of a tree, for those who only want to show it: decisions are made on tree()."""
+        return self._trees.root(key)
+
     def roots(self, partition: int | None = None) -> list[RootKey]:
         """The keys of all trees, or of those in one partition."""
         return [key for key in self._trees.known() if partition is None or self._part(key) == partition]

@@ -81,6 +81,11 @@ class Trees:
             built = self._built[key] = (root.obj if root else None, rest)
         return built
 
+    def root(self, key: RootKey) -> Json | None:
+        """The root alone; this does not count as having looked at the tree."""
+        entry = self._trees.get(key, {}).get((key.kind, key.name))
+        return entry.obj if entry else None
+
     def lacking_kinds(self, key: RootKey) -> frozenset[str]:
         """Kinds of which the tree has an object that is there but whose body has not been seen."""
         lacking = self._lacking.get(key)

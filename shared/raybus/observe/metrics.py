@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Literal
+from typing import Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,6 +21,12 @@ PASS_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 Reading = float | Mapping[str, float] | None
 """One value, values by the one label's value, or nothing to say yet."""
+
+
+T = TypeVar("T")
+
+Sample = tuple[tuple[str, ...], float]
+"""Values of the labels, and the number."""
 
 
 class _Watched(Collector):
@@ -48,6 +54,7 @@ class ServiceMetrics:
         self.registry = CollectorRegistry()
         self.described: list[Described] = []
         self._watched = _Watched()
+        self._each: list[Callable[[], Iterable[str]]] = []
         self.registry.register(self._watched)
         ProcessCollector(registry=self.registry)
         build = self._gauge("raybus_build_info", "The running version.", ("service", "version"))
@@ -86,8 +93,42 @@ class ServiceMetrics:
 
         self._watched.families.append(make)
 
+    def watch_each(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        objects: Callable[[], Iterable[T]],
+        samples: Callable[[T], Iterable[Sample]],
+    ) -> None:
+        """Add a gauge that shows, at each scrape, the `samples` of each of the `objects`.
+
+        Written by hand: with ten thousand objects the library's own way holds up the event loop for half a second.
+        """
+        self.described.append(Described(name, "gauge", labels, text))
+
+        def lines() -> Iterable[str]:
+            yield f"# HELP {name} {text}"
+            yield f"# TYPE {name} gauge"
+            for obj in objects():
+                for values, number in samples(obj):
+                    yield f"{name}{{{_pairs(labels, values)}}} {number}"
+
+        self._each.append(lines)
+
     def render(self) -> bytes:
-        return generate_latest(self.registry)
+        text = "\n".join(line for lines in self._each for line in lines())
+        return generate_latest(self.registry) + (text + "\n").encode() if text else generate_latest(self.registry)
+
+
+def _pairs(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
+
+
+def _escaped(value: str) -> str:
+    if value.isalnum():
+        return value
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 class ControllerMetrics(ServiceMetrics):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -17,7 +17,7 @@ from raybus.bus.mirror import Mirror
 from raybus.bus.session import Session, encode_session
 from raybus.bus.streams import StreamSettings
 from raybus.bus.transport import Bus
-from raybus.decide.actions import Action
+from raybus.decide.actions import Action, Json
 from raybus.decide.tree import RootKey
 from raybus.observe.health import Checks
 from raybus.observe.metrics import ControllerMetrics
@@ -35,10 +35,11 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a service adds: handlers for its own actions, and who asks Ray."""
+    """What a service adds: handlers for its own actions, who asks Ray, and `watch`, which adds metrics about the roots."""
 
     handlers: Mapping[type[Action], Handler] = field(default_factory=dict)
     prober: Prober | None = None
+    watch: Callable[[ControllerMetrics, Callable[[], Iterable[Json]]], None] | None = None
 
 
 class Replica(Generic[W]):
@@ -101,6 +102,14 @@ class Replica(Generic[W]):
         readiness.watch(
             metrics, bus, self.mirror, self.controller, self.leases.owned, dropped=lambda: self.history.dropped
         )
+        if parts.watch is not None:
+            parts.watch(metrics, self._roots)
+
+    def _roots(self) -> list[Json]:
+        """The objects of the root kind in this replica's partitions."""
+        kind = self.controller.spec.root_kind.kind
+        keys = [key for key in self.mirror.roots() if key.kind == kind]
+        return [root for root in map(self.mirror.root, keys) if root is not None]
 
     # Mirror, controller and leases need each other; these three break the circle.
 

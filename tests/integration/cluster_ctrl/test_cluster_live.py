@@ -165,6 +165,27 @@ async def test_a_settled_cluster_is_quiet(scene: Scene) -> None:
     assert await scene.versions() == before
 
 
+async def test_metrics_that_dashboards_for_kuberay_read(scene: Scene) -> None:
+    meta = (await scene.apply(manifest(replicas=0)))["metadata"]
+    identity = f'name="demo",namespace="{scene.namespace}",uid="{meta["uid"]}"'
+    await scene.until_pods(1)
+    assert f'kuberay_cluster_info{{{identity},owner_kind="None"}} 1.0' in await scene.operator.metrics("cluster_ctrl")
+    await scene.run_pods()
+
+    async def shown() -> bool:
+        text = await scene.operator.metrics("cluster_ctrl")
+        provisioned = f'kuberay_cluster_condition_provisioned{{{identity},condition="true"}} 1.0'
+        return provisioned in text and f"kuberay_cluster_provisioned_duration_seconds{{{identity}}}" in text
+
+    await scene.until(shown, "the provisioned cluster in the metrics")
+    await scene.kube.delete(kinds.RAYCLUSTER, scene.namespace, "demo")
+
+    async def forgotten() -> bool:
+        return identity not in await scene.operator.metrics("cluster_ctrl")
+
+    await scene.until(forgotten, "a deleted cluster in no metric")
+
+
 async def test_a_lost_head_is_replaced_once(scene: Scene) -> None:
     await scene.apply(manifest(replicas=0))
     (head,) = await scene.until_pods(1)

@@ -118,6 +118,16 @@ class TestNews:
         trees = tree_with(raycluster("c1"), pod("a"))
         assert trees.view(KEY) is trees.view(KEY)
 
+    def test_to_show_the_root_is_not_to_look_at_the_tree(self) -> None:
+        """A scrape between a fresh read and its answer must not make what arrived meanwhile count as seen before."""
+        trees = tree_with(raycluster("c1"), pod("a"))
+        trees.view(KEY)
+        trees.apply(news(pod("b", rv=7)), 0.0)
+        assert trees.root(KEY) is not None
+        assert trees.root(KEY._replace(name="unknown")) is None
+        trees.replace(KEY, [raycluster("c1"), pod("a")], 0.0)
+        assert set(held(trees)) == {"a", "b"}
+
 
 class TestOwnWrites:
     def test_are_projected_as_the_gateway_does(self) -> None:

@@ -128,6 +128,16 @@ class TestMetrics:
         }
         assert described == ours
 
+    def test_one_value_for_each_of_many_objects_in_the_formats_own_words(self) -> None:
+        metrics = ServiceMetrics("any")
+        states = {"plain": "Running", "odd": 'a "b" \\ c\nd', "empty": ""}
+        metrics.watch_each("kuberay_thing", "Things.", ("name", "state"), states.items, lambda item: [(item, 2.5)])
+
+        (family,) = (f for f in text_string_to_metric_families(metrics.render().decode()) if f.name == "kuberay_thing")
+        assert {sample.labels["name"]: sample.labels["state"] for sample in family.samples} == states
+        assert {sample.value for sample in family.samples} == {2.5}
+        assert (family.type, family.documentation) == ("gauge", "Things.")
+
     def test_two_services_in_one_process_do_not_share_a_registry(self) -> None:
         ControllerMetrics("a").passes.labels("done").inc()
 
