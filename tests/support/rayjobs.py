@@ -99,11 +99,17 @@ def submitter(
     return owned("Job", "train") | {"spec": spec, "status": {"conditions": conditions}}
 
 
-def head_pod(uid: str = "pod-1", restarts: int = 0, phase: str = "Running", **meta: Any) -> dict[str, Any]:
+def head_pod(
+    uid: str = "pod-1", restarts: int = 0, phase: str = "Running", ready: str = "True", **meta: Any
+) -> dict[str, Any]:
     pod = owned("Pod", f"train-c-head-{uid}", "RayCluster", "RayCluster-train-c", uid=uid, **meta)
     pod["metadata"]["labels"] = {"ray.io/node-type": "head", "ray.io/cluster": "train-c"}
     pod["spec"] = {"containers": [{"name": "ray-head"}]}
-    pod["status"] = {"phase": phase, "containerStatuses": [{"name": "ray-head", "restartCount": restarts}]}
+    pod["status"] = {
+        "phase": phase,
+        "conditions": [{"type": "ContainersReady", "status": ready}, {"type": "Ready", "status": ready}],
+        "containerStatuses": [{"name": "ray-head", "restartCount": restarts}],
+    }
     return pod
 
 

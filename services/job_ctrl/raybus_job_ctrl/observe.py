@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from raybus.api.shape import Shapes
 from raybus.decide.tree import Fact, Tree
@@ -21,6 +21,7 @@ def observe(tree: Tree, /, *, shapes: Shapes | None = None) -> JobWorld:
     job, trouble = (shapes or Shapes()).readable(tree.root)
     uid, status = job["metadata"]["uid"], job.get("status") or {}
     cluster = _own(tree, "RayCluster", status.get("rayClusterName") or "", uid)
+    head = _head(tree, cluster)
     return JobWorld(
         key=tree.key,
         job=job,
@@ -28,7 +29,8 @@ def observe(tree: Tree, /, *, shapes: Shapes | None = None) -> JobWorld:
         cluster=cluster,
         submitter=_submitter(tree, uid),
         head_service=tree.named("Service", head_service.name_of(tree.key.name)),
-        head=_head(tree, cluster),
+        head=head.identity,
+        head_ready=head.ready,
         poll=_poll(tree.facts.get(f"rayjob/{status.get('jobId')}")),
         complete=tree.complete,
         fresh=tree.fresh,
@@ -56,18 +58,26 @@ def _submitter(tree: Tree, uid: str) -> Submitter:
     return Submitter(phase=Phase.ACTIVE, job=job)
 
 
-def _head(tree: Tree, cluster: Json | None) -> str:
-    """`<uid>/<restarts of the Ray container>` of the living head Pod; empty without one."""
+class _Head(NamedTuple):
+    """`<uid>/<restarts of the Ray container>`, empty without a living head Pod; and whether it is said to be unready."""
+
+    identity: str = ""
+    ready: bool = True
+
+
+def _head(tree: Tree, cluster: Json | None) -> _Head:
     if cluster is None:
-        return ""
+        return _Head()
     heads = [(pod, _ray(pod, cluster)) for pod in tree.of("Pod") if _is_living_head(pod, cluster["metadata"]["uid"])]
     alive = [(pod, ray) for pod, ray in heads if "terminated" not in (ray.get("state") or {})]
     if not alive:
-        return ""
+        return _Head()
     pod, ray = max(
         alive, key=lambda one: (one[0]["metadata"].get("creationTimestamp") or "", one[0]["metadata"]["name"])
     )
-    return f"{pod['metadata']['uid']}/{int(ray.get('restartCount') or 0)}"
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = all(condition.get("status") == "True" for condition in conditions if condition.get("type") == "Ready")
+    return _Head(f"{pod['metadata']['uid']}/{int(ray.get('restartCount') or 0)}", ready)
 
 
 def _is_living_head(pod: Json, cluster_uid: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from raybus_job_ctrl.decide.policy import Policy
 from support.rayjobs import (
     CLUSTER_SPEC,
     at,
@@ -249,6 +250,55 @@ def test_the_first_silence_is_stored_and_a_good_answer_takes_it_back() -> None:
     assert concluded(seen(silent, STILL, fact={"error": "timed out"}), now=at(5)).actions == ()
     good = status_after(seen(silent, STILL, fact={"record": record("RUNNING")}))
     assert "jobStatusCheckFailureStartTime" not in good
+
+
+UNREADY = head_pod(ready="False")
+TOLERANT = {"rayClusterSpec": {**CLUSTER_SPEC, "gcsFaultToleranceOptions": {"redisAddress": "r:6379"}}}
+# Head Pod, the rest of the RayJob, what the probe learned, and after how many seconds of silence the decision comes.
+SILENCES = [
+    ("a Ready head", head_pod(), {}, {"error": "refused"}, 300),
+    ("a head that is not Ready", UNREADY, {}, {"error": "timed out"}, 40),
+    ("a head of which nobody knows", head_pod(ready="Unknown"), {}, {"error": "timed out"}, 40),
+    ("an answer without a name, not Ready", UNREADY, {}, {"session": "", "record": record("RUNNING")}, 40),
+    ("records outlive the head", UNREADY, TOLERANT, {"error": "timed out"}, 300),
+    ("the head is not the job's yet", UNREADY, {"meta": {}}, {"error": "timed out"}, 300),
+    ("Ray cannot even be asked", UNREADY, {}, {"error": "no Secret", "asked": False}, 300),
+]
+
+
+@pytest.mark.parametrize(
+    ("head", "more", "fact", "limit"), [row[1:] for row in SILENCES], ids=[row[0] for row in SILENCES]
+)
+def test_how_long_silence_is_borne(head: dict, more: dict, fact: dict, limit: int) -> None:
+    silent = seen(running("RUNNING", jobStatusCheckFailureStartTime=stamp()), STILL, head, fact=fact, **more)
+    assert decided(silent).wake_at is not None
+    assert pair(status_after(silent, now=at(limit - 1)))[0] == "Running"
+    plan = concluded(silent, now=at(limit))
+    status = plan.actions[0].status
+    assert pair(status) == ("Failed", "RUNNING", "JobStatusCheckTimeoutExceeded")
+    assert f"limit {limit}s" in status["message"]
+    assert bool(plan.confirm) is ("not Ready" in status["message"]) is (limit < 300)
+
+
+def test_the_decision_about_a_silent_head_is_looked_forward_to() -> None:
+    since = running("RUNNING", jobStatusCheckFailureStartTime=stamp())
+    for head, limit in ((UNREADY, 40), (head_pod(), 300)):
+        assert decided(seen(since, STILL, head, fact={"error": "refused"}), now=at(10)).wake_at == at(limit)
+
+
+def test_a_head_that_is_not_ready_but_answers_is_believed() -> None:
+    silent = running("RUNNING", jobStatusCheckFailureStartTime=stamp(-100))
+    status = status_after(seen(silent, STILL, UNREADY, fact={"record": record("RUNNING")}))
+    assert pair(status) == ("Running", "RUNNING", "")
+    assert "jobStatusCheckFailureStartTime" not in status
+
+
+def test_a_shorter_limit_of_the_user_counts() -> None:
+    silent = seen(
+        running("RUNNING", jobStatusCheckFailureStartTime=stamp()), STILL, UNREADY, fact={"error": "timed out"}
+    )
+    status = status_after(silent, now=at(20), policy=Policy(status_check_timeout_s=20.0))
+    assert pair(status)[0] == "Failed"
 
 
 def test_not_found_is_an_answer_too_and_takes_the_silence_back() -> None:

@@ -17,6 +17,9 @@ class Policy:
     head_cluster_ip: bool = False  # head Services are not headless
     transition_grace_s: float = 300.0  # for a submitter that does not end after the job
     status_check_timeout_s: float = 300.0  # for a dashboard that does not answer
+    unready_head_timeout_s: float = (
+        40.0  # the same where the head Pod is not Ready: a hung node is told within a minute
+    )
     delete_job_with_cluster: bool = False  # shutdownAfterJobFinishes takes the RayJob itself
     deletion_limit_s: float = 60.0  # after which a RayJob that is being deleted is let go, stopped or not
     poll_s: float = 3.0

@@ -127,15 +127,24 @@ def failing(world: JobWorld, status: made.Json, words: str, policy: Policy, now:
     since = world.failing_since
     if since is None:
         return Move(status=made.put(status, jobStatusCheckFailureStartTime=times.rfc3339(now)), reason=words)
-    if now < since + timedelta(seconds=policy.status_check_timeout_s):
+    limit_s, doubt = silence_limit(world, policy)
+    if now < since + timedelta(seconds=limit_s):
         return Move(status=status, reason=words)
     seen = f"last seen {world.job_state}" if world.job_state else "never seen"
     message = (
-        f"Ray could not be asked about the job since {since:%Y-%m-%d %H:%M:%S} (limit {policy.status_check_timeout_s:g}s),"
+        f"Ray could not be asked about the job since {since:%Y-%m-%d %H:%M:%S} (limit {limit_s:g}s{f', since {doubt}' if doubt else ''}),"
         f" its state is unknown ({seen}): {words}"
     )
     ended = made.ended(status, Deployment.FAILED, now, reason=Reason.STATUS_CHECK_TIMEOUT, message=message)
-    return Move(status=ended, reason=message)
+    return Move(status=ended, reason=message, confirm=doubt)
+
+
+def silence_limit(world: JobWorld, policy: Policy) -> tuple[float, str]:
+    """Seconds that Ray may be silent, and why not longer: a head that is not Ready either does not come back as a rule."""
+    cannot_ask = world.poll is not None and not world.poll.asked
+    if world.head_in_doubt and not cannot_ask and policy.unready_head_timeout_s < policy.status_check_timeout_s:
+        return policy.unready_head_timeout_s, "the head Pod is not Ready"
+    return policy.status_check_timeout_s, ""
 
 
 def _after_the_end(world: JobWorld, status: made.Json, policy: Policy, now: datetime) -> Move:

@@ -90,6 +90,9 @@ class JobWorld:
     head_service: Json | None = None
     unreadable: str = ""
     head: str = ""  # `<uid>/<restarts>` of the living head Pod, empty without one
+    head_ready: bool = (
+        True  # False if that Pod's Ready condition says so: also what becomes of Pods whose node is silent
+    )
     poll: Poll | None = None
     complete: frozenset[str] = frozenset()
     fresh: bool = False
@@ -193,6 +196,11 @@ class JobWorld:
         if self.head_survives or not self.known_head or "Pod" not in self.complete:
             return False
         return self.head != self.known_head
+
+    @property
+    def head_in_doubt(self) -> bool:
+        """The Pod that the job was seen on is still there, but not Ready; and nothing of the job outlives it."""
+        return not self.head_ready and bool(self.known_head) and self.head == self.known_head and not self.head_survives
 
     @property
     def token(self) -> str:

@@ -120,7 +120,7 @@ def _deadline(world: JobWorld, policy: Policy) -> datetime | None:
         return verdict.grace_end(world.status, policy)
     if world.failing_since is None:
         return None
-    return world.failing_since + timedelta(seconds=policy.status_check_timeout_s)
+    return world.failing_since + timedelta(seconds=verdict.silence_limit(world, policy)[0])
 
 
 def _head_service(world: JobWorld, policy: Policy) -> tuple[Action, ...]:
