@@ -12,14 +12,19 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from raybus.domain import kinds, labels
 from raybus.domain.kinds import Kind
 from raybus.kube import errors
 from raybus.kube.client import KubeClient
+from raybus.kube.config import load
 from raybus.kube.listwatch import Changed, Listed, ListWatch
 from support.fake_ray import FakeHead, FakeJob, FakeRay
+from support.kube import fresh_namespace, install_crds
 from support.operators import Operator
 
 OURS = (kinds.RAYCLUSTER, kinds.RAYJOB, kinds.POD, kinds.SERVICE, kinds.JOB, kinds.EVENT)
@@ -96,6 +101,11 @@ class World:
             assert asyncio.get_running_loop().time() < ends, f"not within {within_s:g} s: {what}\n{self.told()}"
             await asyncio.sleep(0.2)
         return found
+
+    async def calm(self, within_s: float = 60.0, for_s: float = 3.0) -> None:
+        """Wait until nothing has been written for a while."""
+        clock = asyncio.get_running_loop().time
+        await self.until(lambda: clock() - self.last_change > for_s, f"{for_s:g} s without a change", within_s)
 
     async def quiet_for(self, seconds: float) -> None:
         """Nothing is written for this long, by anybody."""
@@ -256,3 +266,21 @@ def _short(obj: dict[str, Any]) -> str:
     }
     gone = " (terminating)" if "deletionTimestamp" in obj["metadata"] else ""
     return f"rv {obj['metadata']['resourceVersion']} {shown}{gone}"
+
+
+@contextlib.asynccontextmanager
+async def playing(
+    kubeconfig: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *services: str
+) -> AsyncIterator[tuple[World, Operator]]:
+    """Services, a Ray and a namespace to play in."""
+    async with contextlib.AsyncExitStack() as stack:
+        kube = await stack.enter_async_context(KubeClient(load(kubeconfig), user_agent="chaos"))
+        await install_crds(kube)
+        ray = await stack.enter_async_context(FakeRay().serving())
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, f"http://{ray.address}")
+        operator = await stack.enter_async_context(Operator(folder, kubeconfig, *services))
+        namespace = await stack.enter_async_context(fresh_namespace(kube))
+        yield await stack.enter_async_context(World(kube, namespace, ray).watching()), operator

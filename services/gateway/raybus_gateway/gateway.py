@@ -19,6 +19,7 @@ from raybus.observe.health import Check, Checks
 from raybus.observe.logging import get_logger
 from raybus_gateway.needs import RouteBook, readable
 from raybus_gateway.term import Counters, Term, TermSettings, make_streams
+from raybus_gateway.upkeep import Upkeep
 
 PART = 0  # the gateway's work is not shared: one lease for all of it
 PAUSE_S = (0.2, 5.0)
@@ -52,6 +53,7 @@ class Gateway:
             on_lose=self._lose,
             ttl_s=lease_ttl_s,
         )
+        self._upkeep = Upkeep(bus, self._make_streams, self._streams_made)
         self._term: Term | None = None
         self._active: asyncio.Task[None] | None = None
         self._trouble = ""
@@ -69,18 +71,27 @@ class Gateway:
 
     async def start(self) -> None:
         """Needs a connected bus. Raises BusError if the streams cannot be made, SettingsMismatch if they are others."""
-        await provision_leases(self._bus, GATEWAY, replicas=self._settings.stream_replicas)
         # A standby makes them too: controllers that start meanwhile need not wait for the lease.
-        await make_streams(self._bus, self._settings, await self._kube.cluster_uid())
+        await self._make_streams()
         await self._sessions.start()
         await self._leases.start()
+        self._upkeep.start()
 
     async def stop(self) -> None:
         """Hand over to a standby at once."""
+        await self._upkeep.stop()
         await self._leases.stop()
         await self._sessions.close()
         if self._book_timer:
             self._book_timer.cancel()
+
+    async def _make_streams(self) -> None:
+        await provision_leases(self._bus, GATEWAY, replicas=self._settings.stream_replicas)
+        await make_streams(self._bus, self._settings, await self._kube.cluster_uid())
+
+    def _streams_made(self) -> None:
+        if self._term:
+            self._term.look_for_losses()
 
     # Routes
 

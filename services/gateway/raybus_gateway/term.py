@@ -93,6 +93,10 @@ class Term:
             self._routes = routes
             self._routes_changed.set()
 
+    def look_for_losses(self) -> None:
+        """A stream may not be the one that this term wrote to: ask it."""
+        self._reconnected.set()
+
     def missing(self) -> str:
         """What is not yet as it should be, in words; empty if all is complete and being watched."""
         if self._catalog is None:
@@ -252,13 +256,13 @@ class Term:
             marks = catalog.marks(self._live)
             await outbox.settle()
             for controller, kind, version in marks:
-                # Without an answer it is written again with the next round.
-                with contextlib.suppress(BusError):
+                # Without an answer it is written again with the next round. Fenced ends the term: it can vouch for nothing more.
+                with contextlib.suppress(BusTimeout, Unavailable):
                     await self._publishers[controller].mark(kind, version)
 
     def _connection(self, connected: bool) -> None:
         if connected:
-            self._reconnected.set()
+            self.look_for_losses()
 
     async def _look_for_losses(self) -> None:
         """After a reconnect: does NATS still have what this term wrote?"""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +16,14 @@ import pytest
 
 from raybus.domain import kinds, labels
 from raybus.kube import errors
-from raybus.kube.client import KubeClient
-from raybus.kube.config import load
-from support.chaos import Fire, World, cluster, group, job
-from support.fake_ray import FakeRay
-from support.kube import RealKube, fresh_namespace, install_crds
+from support.chaos import Fire, World, cluster, group, job, playing
+from support.kube import RealKube
 from support.operators import Operator
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(900)]
 
 SERVICES = ("gateway-2", "cluster_ctrl", "cluster_ctrl-2", "job_ctrl", "job_ctrl-2")
 STRANGER = "stranger"
-
-
-@contextlib.asynccontextmanager
-async def playing(
-    kubeconfig: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *services: str
-) -> AsyncIterator[tuple[World, Operator]]:
-    async with contextlib.AsyncExitStack() as stack:
-        kube = await stack.enter_async_context(KubeClient(load(kubeconfig), user_agent="chaos"))
-        await install_crds(kube)
-        ray = await stack.enter_async_context(FakeRay().serving())
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.delenv(name, raising=False)
-        for name in ("HTTP_PROXY", "http_proxy"):
-            monkeypatch.setenv(name, f"http://{ray.address}")
-        operator = await stack.enter_async_context(Operator(folder, kubeconfig, *services))
-        namespace = await stack.enter_async_context(fresh_namespace(kube))
-        yield await stack.enter_async_context(World(kube, namespace, ray).watching()), operator
 
 
 class Users:
