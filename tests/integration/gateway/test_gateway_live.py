@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ import pytest
 
 from raybus.bus.nats import NatsBus
 from raybus.bus.streams import provision
-from raybus.bus.transport import BusError, Message
+from raybus.bus.transport import Message
 from raybus.decide.routes import FULL, Route, Via
 from raybus.domain import kinds, labels
 from raybus.kube.client import KubeClient
@@ -126,16 +126,6 @@ async def eventually_roles(*gateways: GatewayProcess) -> None:
             if sorted([await gateway.role() for gateway in gateways]) == ["active", "standby"]:
                 return
             await asyncio.sleep(0.05)
-
-
-async def retried(work: Callable[[], Awaitable[None]]) -> None:
-    """Until NATS answers again."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                return await work()
-            except BusError:
-                await asyncio.sleep(0.1)
 
 
 @pytest.fixture
@@ -360,7 +350,6 @@ class TestOutages:
         scene.clusters.by_subject.clear()
         scene.jobs.by_subject.clear()
         scene.nats.start()
-        await retried(lambda: no_owner_yet(scene.bus))
         await eventually(lambda: ("Pod", "p1") in scene.cluster_tree("c1"), within_s=60)
         await gateway.ready()
 
