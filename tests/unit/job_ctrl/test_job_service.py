@@ -6,6 +6,7 @@ import pytest
 
 from raybus.bus.routing import roots_of
 from raybus.decide.tree import RootKey
+from raybus.runtime import live
 from raybus_job_ctrl.__main__ import controller_spec
 from raybus_job_ctrl.build.head_service import job_head_service
 from raybus_job_ctrl.build.submitter import submitter_job
@@ -14,6 +15,7 @@ from raybus_job_ctrl.observe import observe
 from raybus_job_ctrl.settings import JobCtrlSettings
 from raybus_job_ctrl.triggers import ROUTES
 from support.rayjobs import cluster, head_pod, ray_job, running, service, submitter, tree
+from support.scripted import Kube
 
 GRACE = "RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS"
 TIMEOUT = "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS"
@@ -83,6 +85,19 @@ def test_what_belongs_to_a_rayjob() -> None:
     assert not routed(
         {"kind": "RayCluster", "apiVersion": "ray.io/v1", "metadata": {"namespace": "ml", "name": "c", **foreign}}
     )
+
+
+async def test_a_fresh_read_asks_for_no_more_than_the_gateway_watches() -> None:
+    kube = Kube()
+    kube.add(ray_job())
+    await live.read(kube, ROUTES, tree(ray_job()))
+    lists = {what for verb, what in kube.calls if verb == "list"}
+    made = "ray.io/originated-from-crd=RayJob"
+    assert lists == {
+        f"RayCluster?{made},ray.io/originated-from-cr-name=train",
+        f"Pod?{made},ray.io/originated-from-cr-name=train",
+        f"Service?{made}",
+    }
 
 
 @pytest.mark.parametrize("kind", ["RayService", "RayCronJob"])
