@@ -15,6 +15,7 @@ from raybus.decide.routes import FULL, Projection
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _LIST = "[]"
 _ALWAYS = ("apiVersion", "kind")
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion", "generation")
 
 # A node of the trie: {} keeps everything below, otherwise only the named keys; a lone "[]" steps into a list's items.
 Trie = dict[str, Any]
@@ -54,6 +55,14 @@ def metadata_only(obj: Json) -> dict[str, Any]:
     """The body of a message whose object does not fit: apiVersion, kind and metadata."""
     out = {key: obj[key] for key in _ALWAYS if key in obj}
     out["metadata"] = strip(obj.get("metadata", {}))
+    return out
+
+
+def identity_only(obj: Json) -> dict[str, Any]:
+    """The body where not even the metadata fit: which object it is, in which version."""
+    metadata = obj.get("metadata", {})
+    out = {key: obj[key] for key in _ALWAYS if key in obj}
+    out["metadata"] = {key: metadata[key] for key in _IDENTITY if key in metadata}
     return out
 
 

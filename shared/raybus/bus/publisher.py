@@ -16,7 +16,7 @@ import structlog
 from raybus.bus import envelope
 from raybus.bus.clock import SYSTEM, Clock
 from raybus.bus.envelope import Op
-from raybus.bus.projection import metadata_only
+from raybus.bus.projection import identity_only, metadata_only
 from raybus.bus.reading import read_last
 from raybus.bus.streams import StreamSettings, object_stream
 from raybus.bus.subjects import is_marker, marker_subject
@@ -113,9 +113,11 @@ class ObjectPublisher:
         A body that the server does not take goes as metadata with `ray-ref`. Raises Fenced, or BusTimeout after the deadline.
         """
         body = orjson.dumps(obj)
-        ref = len(body) + _HEADER_ROOM > self._bus.max_payload
+        room = self._bus.max_payload - _HEADER_ROOM
+        ref = len(body) > room
         if ref:
             body = orjson.dumps(metadata_only(obj))
+            body = body if len(body) <= room else orjson.dumps(identity_only(obj))
         headers = self._headers(obj, Op.PUT, projection=projection, ref=ref, traceparent=traceparent)
         seq = await self._publish(subject, body, headers, None)
         self._deleted.pop(subject, None)

@@ -263,6 +263,13 @@ async def test_an_object_that_does_not_fit_goes_as_metadata(tmp_path: object, na
         assert (news.ref, news.resource_version) == (True, "5")
         assert b'"name":"p1"' in news.body
         assert b"status" not in news.body.replace(b"pod.status", b"")
+        large["metadata"] |= {"resourceVersion": "6", "annotations": {"large": "x" * (70 << 10)}}
+        await publisher.put(SUBJECT, large, projection="pod.status")
+        message = await bus.last("RAYCLUSTER", SUBJECT)
+        assert message is not None
+        news = decode_object(message)
+        assert news is not None
+        assert (news.ref, news.resource_version, len(news.body) < 1000) == (True, "6", True)
     finally:
         await bus.close()
         small.kill()
