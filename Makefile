@@ -31,11 +31,17 @@ lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two at a time, a file in one process: most tests wait for something. Real Ray needs both cores for itself.
+PYTEST := $(BIN)/pytest
+TWO := -n 2 --dist loadfile
+
 test: lint ## all tests that need no Kubernetes: units, contracts, localkube, real Ray
-	$(BIN)/pytest -m 'not night and not realkube and not docker'
+	$(PYTEST) $(TWO) -m 'not night and not realkube and not docker' tests/unit tests/contracts tests/architecture
+	$(PYTEST) $(TWO) -m 'not night and not realkube and not docker' tests/integration
+	$(PYTEST) -m 'not night and not realkube and not docker' tests/e2e
 
 test-kube: $(READY) ## the integration suite on a real API server: KUBECONFIG, or one started here where the tool is there
-	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-real-kube $(KUBE_DIR) $(BIN)/pytest -m '(kube or realkube) and not night and not ray' tests/integration tests/golden
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-real-kube $(KUBE_DIR) $(PYTEST) -m '(kube or realkube) and not night and not ray' tests/integration tests/golden
 
 bench: $(READY) ## the benchmarks, as ratios within one run
 	$(BIN)/python benchmarks/run.py
