@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    wanted = [("gateway_to_reconcile.py",), ("run_overhead.py", "--rounds", "3")]
+    wanted = [("idle.py",), ("gateway_to_reconcile.py",), ("run_overhead.py", "--rounds", "3")]
     if os.environ.get("KUBECONFIG"):
         wanted.append(("create_clusters.py", "--clusters", "1000"))
     codes = []
