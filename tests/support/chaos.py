@@ -270,7 +270,7 @@ def _short(obj: dict[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def playing(
-    kubeconfig: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *services: str
+    kubeconfig: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *services: str, max_payload: int = 8 << 20
 ) -> AsyncIterator[tuple[World, Operator]]:
     """Services, a Ray and a namespace to play in."""
     async with contextlib.AsyncExitStack() as stack:
@@ -281,6 +281,6 @@ async def playing(
             monkeypatch.delenv(name, raising=False)
         for name in ("HTTP_PROXY", "http_proxy"):
             monkeypatch.setenv(name, f"http://{ray.address}")
-        operator = await stack.enter_async_context(Operator(folder, kubeconfig, *services))
+        operator = await stack.enter_async_context(Operator(folder, kubeconfig, *services, max_payload=max_payload))
         namespace = await stack.enter_async_context(fresh_namespace(kube))
         yield await stack.enter_async_context(World(kube, namespace, ray).watching()), operator

@@ -29,8 +29,10 @@ class Operator:
     A further replica of a service is one more name, with a number: `gateway-2`.
     """
 
-    def __init__(self, folder: Path, kubeconfig: str, *services: str, lease_ttl_s: int = 3) -> None:
-        self.nats = NatsServer(folder / "nats")
+    def __init__(
+        self, folder: Path, kubeconfig: str, *services: str, lease_ttl_s: int = 3, max_payload: int = 8 << 20
+    ) -> None:
+        self.nats = NatsServer(folder / "nats", max_payload=max_payload)
         self._folder = folder
         self._kubeconfig = kubeconfig
         self._services = ("gateway", *services)
