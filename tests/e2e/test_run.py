@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from support.local import Local, write_job
+from support.history import actions_of
+from support.local import EXAMPLE, Local, write_job
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -68,3 +71,22 @@ def test_the_status_names_every_part_and_all_are_ready(local: Local):
     for each in found["services"]:
         assert each["pid"]
         assert Path(each["log"]).exists()
+
+
+def test_at_rest_nothing_is_written(local: Local, tmp_path: Path):
+    """A finished job and a cluster that has nothing to do: a minute without a single write, an event, or a look at history."""
+    job, _ = yaml.safe_load_all(EXAMPLE.read_text())
+    spec = job["spec"]["rayClusterSpec"]
+    del spec["headGroupSpec"]["template"]["spec"]["volumes"]
+    del spec["headGroupSpec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "idle"}, "spec": spec}
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
+    assert local.raybus("run", str(write_job(tmp_path / "job.yaml", "done")), "--until-clean").returncode == 0
+    started = local.raybus("run", str(tmp_path / "cluster.yaml"))
+    assert started.returncode == 0, started.stderr
+    time.sleep(10)
+    before, decided = local.versions(), len(actions_of(local))
+    assert any(name.startswith("RayCluster/idle") for name in before)
+    time.sleep(60)
+    assert local.versions() == before
+    assert len(actions_of(local)) == decided

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,9 +13,16 @@ from typing import Any
 
 import yaml
 
+from raybus.domain import kinds
+from raybus.kube.client import KubeClient
+from raybus.kube.config import load
+
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLE = REPOSITORY / "examples" / "rayjob.yaml"
 RUN_S = 240
+WRITTEN = (
+    kinds.RAYJOB, kinds.RAYCLUSTER, kinds.JOB, kinds.POD, kinds.SERVICE, kinds.ENDPOINT_SLICE, kinds.SECRET, kinds.CONFIG_MAP, kinds.EVENT,
+)  # fmt: skip
 
 
 class Local:
@@ -61,6 +69,18 @@ class Local:
         done = self.raybus("get", what, "--output", "json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    def versions(self) -> dict[str, str]:
+        """uid and resourceVersion of all that Raybus, or Kubernetes for it, could write in any namespace."""
+        return asyncio.run(self._versions())
+
+    async def _versions(self) -> dict[str, str]:
+        async with KubeClient(load(self.kubeconfig), user_agent="raybus-tests") as client:
+            found = [obj for kind in WRITTEN for obj in await client.list_all(kind)]
+            return {
+                f"{obj['kind']}/{obj['metadata']['name']} {obj['metadata']['uid']}": obj["metadata"]["resourceVersion"]
+                for obj in found
+            }
 
     @property
     def ports(self) -> dict[str, int]:
