@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -16,6 +17,10 @@ from support.operators import Operator
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
 SERVICES = ("cluster_ctrl", "job_ctrl")
+
+
+def night(stream: str) -> Any:
+    return pytest.param(stream, marks=pytest.mark.night)
 
 
 @pytest.fixture
@@ -55,7 +60,7 @@ async def test_an_empty_store(settled: tuple[World, Operator]) -> None:
 
 @pytest.mark.parametrize(
     "stream",
-    ["RAYCLUSTER", "RAYHIST", "KV_lease-raycluster", "KV_lease-gateway"],
+    [night("RAYCLUSTER"), night("RAYHIST"), night("KV_lease-raycluster"), "KV_lease-gateway"],
 )
 async def test_a_stream_that_was_deleted_by_hand(settled: tuple[World, Operator], stream: str) -> None:
     world, operator = settled
@@ -73,6 +78,7 @@ async def has(client: nats.NATS, stream: str) -> bool:
     return stream in {info.config.name for info in await client.jetstream().streams_info()}
 
 
+@pytest.mark.night
 async def test_a_store_of_another_cluster(settled: tuple[World, Operator]) -> None:
     """As after a restore: the streams say that they belong to somebody else, and hold what never was here."""
     world, operator = settled

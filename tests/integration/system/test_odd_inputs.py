@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from raybus.domain import kinds, labels
+from raybus.domain.kinds import Kind
 from support.chaos import World, cluster, group, job, playing
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
@@ -54,18 +55,20 @@ async def test_numbers_names_and_texts(world: World) -> None:
             lambda name=name, pods=pods: ready(world, name, pods), f"{name} with {pods} pods", within_s=90
         )
     await world.calm()
-    await world.quiet_for(5)
+    await world.quiet_for(3)
     assert not world.wrongs
 
 
-@pytest.mark.parametrize("name", ["a" * 63, "with.dot", "1st"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("a" * 63, marks=pytest.mark.night), "with.dot", pytest.param("1st", marks=pytest.mark.night)]
+)
 async def test_names_that_cannot_be_are_refused_in_words(world: World, name: str) -> None:
     await world.create(kinds.RAYCLUSTER, cluster(name, group(replicas=1)))
     await world.until(lambda: events(world, name) or ready(world, name, 2), "an answer")
     await world.calm()
     assert "metadata.name" in events(world, name)["InvalidRayClusterMetadata"]
     assert not world.pods(name)
-    await world.quiet_for(5)
+    await world.quiet_for(3)
 
 
 async def test_created_again_at_once_under_its_name(world: World) -> None:
@@ -82,10 +85,11 @@ async def test_created_again_at_once_under_its_name(world: World) -> None:
 
     await world.until(arrived, "the last one alone")
     await world.calm()
-    await world.quiet_for(5)
+    await world.quiet_for(3)
     assert not world.wrongs
 
 
+@pytest.mark.night
 async def test_jobs_created_again_at_once_under_their_name(world: World) -> None:
     ids = set()
     for _ in range(3):
@@ -101,7 +105,7 @@ async def test_jobs_created_again_at_once_under_their_name(world: World) -> None
     await world.until(lambda: not world.of(kinds.RAYCLUSTER) and not world.of(kinds.POD), "all to be gone")
 
 
-async def gone(world: World, kind: kinds.Kind, name: str) -> bool:
+async def gone(world: World, kind: Kind, name: str) -> bool:
     return name not in {obj["metadata"]["name"] for obj in await world.kube.list_all(kind, world.namespace)}
 
 
@@ -134,9 +138,10 @@ async def test_names_of_children_that_strangers_have(world: World) -> None:
         within_s=90,
     )
     await world.calm()
-    await world.quiet_for(5)
+    await world.quiet_for(3)
 
 
+@pytest.mark.night
 async def test_a_group_that_is_renamed_or_removed(world: World) -> None:
     await world.create(kinds.RAYCLUSTER, cluster("demo", group("a", replicas=1), group("b", replicas=1)))
     await world.until(lambda: ready(world, "demo", 3), "the cluster")
@@ -145,9 +150,10 @@ async def test_a_group_that_is_renamed_or_removed(world: World) -> None:
     await world.calm()
     # As by the reference operator: a group that is not named any more is nobody's to scale; its pods stay.
     assert sorted(pod["metadata"]["labels"][labels.GROUP] for pod in world.pods("demo")) == ["a", "b", "c", "headgroup"]
-    await world.quiet_for(5)
+    await world.quiet_for(3)
 
 
+@pytest.mark.night
 async def test_template_edits_while_running_touch_no_pod(world: World) -> None:
     await world.create(kinds.RAYCLUSTER, cluster("demo", group(replicas=1)))
     await world.until(lambda: ready(world, "demo", 2), "the cluster")
@@ -162,7 +168,7 @@ async def test_template_edits_while_running_touch_no_pod(world: World) -> None:
     await asyncio.sleep(2)
     await world.calm()
     assert {p["metadata"]["uid"] for p in world.pods("demo")} == before
-    await world.quiet_for(5)
+    await world.quiet_for(3)
 
 
 async def test_objects_larger_than_a_message(kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,4 +187,65 @@ async def test_objects_larger_than_a_message(kubeconfig: str, tmp_path: Path, mo
         assert await world.finish("train")
         await world.until(lambda: status(world, "train", "RayJob").get("jobDeploymentStatus") == "Complete", "its end")
         await world.calm()
-        await world.quiet_for(5)
+        await world.quiet_for(3)
+
+
+async def test_objects_of_the_old_version(world: World) -> None:
+    for body, kind in ((cluster("demo", group(replicas=1)), kinds.RAYCLUSTER), (job("train"), kinds.RAYJOB)):
+        old = {**body, "apiVersion": "ray.io/v1alpha1"}
+        spec = old["spec"].get("rayClusterSpec", old["spec"])
+        for part in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+            part["rayStartParams"] = {}  # the old version requires it
+        path = Kind("ray.io", "v1alpha1", kind.kind, kind.plural).path(world.namespace)
+        await world.kube.request("POST", path, body=old, query={"fieldValidation": "Strict"})
+    await world.until(lambda: ready(world, "demo", 2), "the cluster")
+    await world.until(lambda: status(world, "train", "RayJob").get("jobStatus") == "RUNNING", "the job")
+    assert await world.finish("train")
+    await world.until(lambda: status(world, "train", "RayJob").get("jobDeploymentStatus") == "Complete", "its end")
+    await world.calm()
+    await world.quiet_for(3)
+
+
+async def test_a_pod_whose_labels_were_taken_and_one_that_cannot_go(world: World) -> None:
+    await world.create(kinds.RAYCLUSTER, cluster("demo", group(replicas=2)))
+    await world.until(lambda: ready(world, "demo", 3), "the cluster")
+    head, first, second = sorted(world.pods("demo"), key=lambda pod: pod["metadata"]["labels"][labels.NODE_TYPE])
+    taken, stuck = first["metadata"]["name"], second["metadata"]["name"]
+    await world.patch(kinds.POD, taken, {"metadata": {"labels": {labels.CLUSTER: None}}})
+    await world.patch(kinds.POD, stuck, {"metadata": {"finalizers": ["test.example/stuck"]}})
+    await world.delete(kinds.POD, stuck)
+    await asyncio.sleep(3)
+    await world.calm()
+    await world.quiet_for(3)
+    await world.patch(kinds.POD, stuck, {"metadata": {"finalizers": None}})
+    await world.until(lambda: ("Pod", stuck) not in world.objects, "the end of the stuck pod")
+    await world.until(lambda: ready(world, "demo", 3), "the cluster, mended")
+    assert ("Pod", taken) in world.objects
+    assert ("Pod", head["metadata"]["name"]) in world.objects
+    await world.calm()
+    await world.quiet_for(3)
+
+
+@pytest.mark.night
+async def test_what_an_orphaning_deletion_left_is_named(world: World) -> None:
+    """The children of before belong to nobody; a cluster of the same name says so and does not take them."""
+    await world.create(kinds.RAYCLUSTER, cluster("demo", group(replicas=1)))
+    await world.until(lambda: ready(world, "demo", 2), "the cluster")
+    old = {pod["metadata"]["uid"] for pod in world.pods("demo")}
+    path = kinds.RAYCLUSTER.path(world.namespace, "demo")
+    await world.kube.request("DELETE", path, body={"propagationPolicy": "Orphan"})
+    await world.until(lambda: ("RayCluster", "demo") not in world.objects, "its end")
+    await world.create(kinds.RAYCLUSTER, cluster("demo", group(replicas=1)))
+    await world.until(lambda: "has the labels of this cluster's head" in head_ready(world, "demo")["message"], "a word")
+    left = [pod for pod in world.pods("demo") if pod["metadata"]["uid"] in old]
+    assert len(left) == len(old)
+    for pod in left:
+        await world.delete(kinds.POD, pod["metadata"]["name"])
+    await world.until(lambda: ready(world, "demo", 2), "the cluster, once nobody's pods are gone")
+    await world.calm()
+    await world.quiet_for(3)
+
+
+def head_ready(world: World, name: str) -> dict[str, Any]:
+    found = status(world, name).get("conditions", ())
+    return next((each for each in found if each["type"] == "HeadPodReady"), {"message": ""})

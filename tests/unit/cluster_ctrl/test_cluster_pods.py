@@ -131,6 +131,7 @@ class TestHead:
         plan = world.reconcile()
         assert [type(action) for action in plan.actions] == [CreateService]
         assert any("old" in note for note in plan.notes)
+        assert "Pod old has the labels of this cluster's head" in world.condition("HeadPodReady")["message"]
         world.delete("old")
         assert len(actions(world.reconcile(), CreatePod)) == 1
 

@@ -34,10 +34,18 @@ def current_head(world: ClusterWorld) -> Pod | None:
     return min(heads, key=lambda pod: (pod.terminating, not pod.is_ready, pod.created, pod.name), default=None)
 
 
+def foreign_head(world: ClusterWorld) -> str:
+    """Which head pod of somebody else keeps this cluster from having one, and what to do; empty if none does."""
+    if not world.heads or any(pod.ours for pod in world.heads):
+        return ""
+    return f"Pod {world.heads[0].name} has the labels of this cluster's head and another owner, or none: delete it"
+
+
 def head_pod_ready(world: ClusterWorld) -> Condition:
     head = current_head(world)
     if head is None:
-        return Condition(type=HEAD_READY, status="False", reason="HeadPodNotFound", message="There is no head pod")
+        message = foreign_head(world) or "There is no head pod"
+        return Condition(type=HEAD_READY, status="False", reason="HeadPodNotFound", message=message)
     if head.ready is None:
         return Condition(type=HEAD_READY, status="False", reason="Unknown")
     status = _STATUSES.get(str(head.ready.get("status")), "Unknown")

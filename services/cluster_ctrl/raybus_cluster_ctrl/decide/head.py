@@ -9,7 +9,7 @@ from __future__ import annotations
 from raybus.decide.actions import Action, CreatePod, DeletePod
 from raybus.domain import labels, names
 from raybus_cluster_ctrl.build import pods, target
-from raybus_cluster_ctrl.decide import markers
+from raybus_cluster_ctrl.decide import conditions, markers
 from raybus_cluster_ctrl.decide.part import Part
 from raybus_cluster_ctrl.decide.policy import Policy
 from raybus_cluster_ctrl.decide.world import ClusterWorld, Pod
@@ -36,7 +36,7 @@ def decide(world: ClusterWorld, policy: Policy) -> Part:
     deletions += [_delete(world, pod, f"head pod {pod.name} is one too many") for pod in surplus]
     notes = []
     if not mine:
-        notes.append(f"head pod {world.heads[0].name} belongs to another owner; no head is created beside it")
+        notes.append(f"no head is created beside another: {conditions.foreign_head(world)}")
     elif not live:
         notes.append(f"head pod {mine[0].name} is terminating; its successor waits until it is gone")
     return Part(
