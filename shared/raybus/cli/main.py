@@ -103,7 +103,10 @@ def run_command(
     directory: Dir = None,
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = None,
-    replace: Annotated[bool, typer.Option("--replace", help="delete a RayJob of this name that ended before")] = False,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="delete a RayJob of this name that has ended or was refused, and run again"),
+    ] = False,
     until_clean: Annotated[
         bool, typer.Option("--until-clean", help="wait until its cluster is gone, if it goes")
     ] = False,
