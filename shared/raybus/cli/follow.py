@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,8 +35,10 @@ async def read_job(client: KubeClient, namespace: str, name: str, uid: str) -> t
     cluster = await _get(client, RAYCLUSTER, namespace, cluster_name) if cluster_name else None
     pods = await _list(client, POD, namespace, {"labelSelector": f"{labels.JOB_NAME}={name}"})
     owned = [pod for pod in pods if pod["metadata"].get("labels", {}).get(labels.ORIGINATED_FROM_NAME) == name]
-    events = await _events(client, namespace, {uid} | ({cluster["metadata"]["uid"]} if cluster else set()))
-    return story.view_of_job(rayjob, cluster, owned, events), rayjob
+    events = await _warnings(client, namespace)
+    own = {uid} | ({cluster["metadata"]["uid"]} if cluster else set())
+    view = story.view_of_job(rayjob, cluster, owned, _about(own, events))
+    return await _with_pods(client, namespace, view, owned, events), rayjob
 
 
 async def read_cluster(client: KubeClient, namespace: str, name: str, uid: str) -> tuple[View, Mapping[str, Any]]:
@@ -43,7 +46,9 @@ async def read_cluster(client: KubeClient, namespace: str, name: str, uid: str) 
     cluster = await _get(client, RAYCLUSTER, namespace, name)
     if cluster is None or cluster["metadata"]["uid"] != uid:
         raise GoneError
-    return story.view_of_cluster(cluster, await _events(client, namespace, {uid})), cluster
+    events = await _warnings(client, namespace)
+    view = story.view_of_cluster(cluster, _about({uid}, events))
+    return await _with_pods(client, namespace, view, [], events), cluster
 
 
 async def follow_job(client: KubeClient, rayjob: Mapping[str, Any], tell: Tell, logs: JobLog) -> View:
@@ -126,11 +131,26 @@ async def _list(client: KubeClient, kind: Kind, namespace: str, query: Mapping[s
     return items
 
 
-async def _events(client: KubeClient, namespace: str, uids: set[str]) -> list[dict[str, Any]]:
-    found = await _list(client, EVENT, namespace, {"fieldSelector": "type=Warning", "limit": "500"})
-    return [event for event in found if (event.get("regarding") or {}).get("uid") in uids]
+async def _with_pods(
+    client: KubeClient, namespace: str, view: View, submitters: list[dict[str, Any]], events: list[dict[str, Any]]
+) -> View:
+    """The view with what keeps the cluster's or the submitter's pods from running."""
+    pods = list(submitters)
+    if view.cluster and events:
+        pods += await _list(client, POD, namespace, {"labelSelector": f"{labels.CLUSTER}={view.cluster}"})
+    uids = {pod["metadata"]["uid"] for pod in pods}
+    return dataclasses.replace(view, pod_warnings=story.pod_warnings_of(_about(uids, events)))
+
+
+async def _warnings(client: KubeClient, namespace: str) -> list[dict[str, Any]]:
+    return await _list(client, EVENT, namespace, {"fieldSelector": "type=Warning", "limit": "500"})
+
+
+def _about(uids: set[str], events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if (event.get("regarding") or {}).get("uid") in uids]
 
 
 async def warnings(client: KubeClient, obj: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Reason and note of the Warning events on one object."""
-    return story.warnings_of(await _events(client, obj["metadata"]["namespace"], {obj["metadata"]["uid"]}))
+    meta = obj["metadata"]
+    return story.warnings_of(_about({meta["uid"]}, await _warnings(client, meta["namespace"])))

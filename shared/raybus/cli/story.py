@@ -32,6 +32,7 @@ class View:
     reason: str = ""
     message: str = ""
     warnings: tuple[tuple[str, str], ...] = field(default=())  # (reason, note), oldest first
+    pod_warnings: tuple[tuple[str, str], ...] = field(default=())  # the same of the pods: told, but no verdict
 
 
 def view_of_job(rayjob: Json, cluster: Json | None, submitter_pods: Iterable[Json], events: Iterable[Json]) -> View:
@@ -82,6 +83,11 @@ def warnings_of(events: Iterable[Json]) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(pairs))
 
 
+def pod_warnings_of(events: Iterable[Json]) -> tuple[tuple[str, str], ...]:
+    """What keeps pods from running. Probes that fail while Ray starts are no news."""
+    return tuple((reason, note) for reason, note in warnings_of(events) if reason != "Unhealthy")
+
+
 def news(before: View, after: View) -> list[str]:
     """The lines to print for what changed, in the order in which it matters to the reader."""
     lines = []
@@ -102,6 +108,9 @@ def news(before: View, after: View) -> list[str]:
         f"warning {reason}: {note}"
         for reason, note in after.warnings
         if (reason, note) not in before.warnings and not (told_as_error and _refuses(reason, note))
+    ]
+    lines += [
+        f"warning {reason}: {note}" for reason, note in after.pod_warnings if (reason, note) not in before.pod_warnings
     ]
     return lines
 

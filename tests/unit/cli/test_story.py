@@ -101,3 +101,17 @@ def test_a_refused_object_is_known_by_its_warning():
     view = View(warnings=(("CreatedPod", "x"), ("InvalidRayClusterSpec", "spec.headGroupSpec has no container")))
     assert story.refused(view) == "spec.headGroupSpec has no container"
     assert story.refused(View(warnings=(("FailedToCreateHeadPod", "quota"),))) == ""
+
+
+def test_what_keeps_a_pod_from_running_is_told_but_is_no_refusal():
+    events = [
+        {"type": "Warning", "reason": "Failed", "note": "the command needs Ray", "metadata": {}},
+        {"type": "Warning", "reason": "InvalidImageName", "note": "bad name", "metadata": {}},
+        {"type": "Warning", "reason": "Unhealthy", "note": "Readiness probe failed", "metadata": {}},
+    ]
+    view = View(cluster="c", pod_warnings=story.pod_warnings_of(events))
+    assert story.news(View(cluster="c"), view) == [
+        "warning Failed: the command needs Ray",
+        "warning InvalidImageName: bad name",
+    ]
+    assert story.refused(view) == ""
