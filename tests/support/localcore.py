@@ -90,7 +90,7 @@ class Watched:
         return frame["type"], frame["object"]
 
     async def close(self) -> None:
-        await self._parts.aclose()  # type: ignore[attr-defined] # an async generator
+        await self._parts.aclose()  # an async generator
 
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -154,7 +154,7 @@ def status_after(seen: JobWorld, *outcomes: Any, now: datetime = NOW, policy: Po
     """The status that is written; the present one if nothing is."""
     plan = concluded(seen, *outcomes, now=now, policy=policy)
     assert names(plan) in ([], ["PatchRayJobStatus", "Reconsider"]), "a written status is looked at again"
-    return dict(plan.actions[0].status if plan.actions else seen.status)  # type: ignore[attr-defined] # it is a PatchStatus
+    return dict(plan.actions[0].status if plan.actions else seen.status)  # it is a PatchStatus
 
 
 def only(plan: Plan, kind: type[Action]) -> Any:

@@ -114,12 +114,12 @@ class MemoryBus:
         await self._call(subject)
         return self.server.store(subject, body, headers or {}, expect_last_seq, ttl_s)
 
-    async def last(self, stream: str, subject: str, timeout_s: float = 2.0) -> Message | None:  # noqa: ARG002
+    async def last(self, stream: str, subject: str, timeout_s: float = 2.0) -> Message | None:  # noqa: ARG002 - the port's signature
         await self._call(subject)
         held = self.server.stream(stream).subjects.get(subject)
         return held[-1] if held else None
 
-    async def purge(self, stream: str, subject: str | None = None, timeout_s: float = 5.0) -> int:  # noqa: ARG002
+    async def purge(self, stream: str, subject: str | None = None, timeout_s: float = 5.0) -> int:  # noqa: ARG002 - the port's signature
         await self._call(stream)
         return self.server.purge(stream, subject or ">")
 

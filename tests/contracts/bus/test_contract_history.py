@@ -86,7 +86,7 @@ class HistoryContract(BusContract):
 
     async def test_what_is_no_json_is_dropped_and_counted(self, bus: Bus) -> None:
         history = History(bus, "rayjob")
-        history.record("ns", "RayJob", "j", {"what": "action", 1: "a key that is no text"})  # type: ignore[dict-item]
+        history.record("ns", "RayJob", "j", {"what": "action", 1: "a key that is no text"})
         assert history.dropped == 1
 
     async def test_closing_stores_what_waits_but_not_for_ever(self, bus: Bus, backend: BusBackend) -> None:

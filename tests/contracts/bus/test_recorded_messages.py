@@ -96,7 +96,7 @@ def meaning(name: str, message: Message) -> dict[str, Any]:
         out = _lease_meaning(message)
     for varying in ("seq", "time"):
         out.pop(varying, None)
-    return json.loads(json.dumps(out, default=list))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(out, default=list))
 
 
 def _lease_meaning(message: Message) -> dict[str, Any]:

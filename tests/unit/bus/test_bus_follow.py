@@ -83,7 +83,7 @@ def told() -> Told:
 async def follower(server: Server, told: Told) -> AsyncIterator[NatsFollower]:
     server.pending = 2
     follower = NatsFollower(
-        server,  # type: ignore[arg-type]
+        server,
         "STREAM",
         ("obj.>",),
         on_message=told.messages.append,

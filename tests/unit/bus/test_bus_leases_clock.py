@@ -83,15 +83,15 @@ async def test_it_counts_from_before_the_renewal_left(server: MemoryServer, owne
     sent = owner.bus.publish
 
     async def slow(*arguments: object, **options: object) -> int:
-        seq = await sent(*arguments, **options)  # type: ignore[arg-type]
+        seq = await sent(*arguments, **options)
         owner.clock.advance(8)  # the answer took eight seconds
         return seq
 
-    owner.bus.publish = slow  # type: ignore[method-assign]
+    owner.bus.publish = slow
     owner.bus.cut()
     owner.bus.heal()
     await eventually(lambda: owner.clock.monotonic() >= 1008)
-    owner.bus.publish = sent  # type: ignore[method-assign]
+    owner.bus.publish = sent
     assert owner.leases.mine(0)
     owner.clock.advance(2.1)
     assert not owner.leases.mine(0)

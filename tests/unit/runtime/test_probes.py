@@ -142,7 +142,7 @@ async def test_no_more_are_asked_at_once_than_allowed() -> None:
 
 async def test_a_probe_that_raises_is_a_fact_too_and_goes_on() -> None:
     async with probing() as bench:
-        bench.ray.answer = ValueError("bug")  # type: ignore[assignment]  # what a broken prober does
+        bench.ray.answer = ValueError("bug")  # what a broken prober does
         bench.pool.want(A, (watch("job-1"),))
         await asyncio.sleep(0.05)
         assert "bug" in bench.pool.facts(A)["rayjob/job-1"].value["error"]

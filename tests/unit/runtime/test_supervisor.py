@@ -114,7 +114,7 @@ async def test_a_process_that_is_killed_comes_back(bench: Bench) -> None:
         for restarts in range(1, 7):
             pid = bench.state("gateway")["pid"]
             os.kill(pid, signal.SIGKILL)
-            await eventually(lambda n=restarts: bench.state("gateway")["restarts"] == n)  # type: ignore[misc]
+            await eventually(lambda n=restarts: bench.state("gateway")["restarts"] == n)
             await eventually(lambda: bench.state("gateway")["ready"])
             assert bench.state("gateway")["pid"] != pid
 

@@ -6,6 +6,7 @@ send. Nothing is decided for a key before every watched kind was listed once, so
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,7 +42,7 @@ class Ref:
     name: str
 
 
-class Controller:
+class Controller(ABC):
     """Base of all controllers. `name` is the `kind` of its keys, whose other parts are its own affair."""
 
     name: ClassVar[str]
@@ -56,15 +57,15 @@ class Controller:
         """What the server has now, told once before anything else and after each change."""
         return ()
 
-    def changed(self, kind: Kind, obj: Json) -> Keys:
-        raise NotImplementedError
+    @abstractmethod
+    def changed(self, kind: Kind, obj: Json) -> Keys: ...
 
-    def gone(self, kind: Kind, ref: Ref) -> Keys:
-        raise NotImplementedError
+    @abstractmethod
+    def gone(self, kind: Kind, ref: Ref) -> Keys: ...
 
     def decide(self, key: RootKey, now: datetime) -> Work:  # noqa: ARG002 - the signature is what counts
         return NOTHING
 
-    def answered(self, key: RootKey, call: Call, answer: dict[str, Any] | KubeError) -> Keys:  # noqa: ARG002
+    def answered(self, key: RootKey, call: Call, answer: dict[str, Any] | KubeError) -> Keys:  # noqa: ARG002 - as above
         """What came of a call, before the next step; objects in answers also come through `changed`."""
         return ()

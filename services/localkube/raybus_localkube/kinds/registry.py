@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from raybus_localkube.kinds.resource import Resource
@@ -58,8 +59,6 @@ class Registry:
 
 def preference(version: str) -> tuple[int, int, int, str]:
     """Kubernetes' order of versions: v2, v1, v1beta2, v1beta1, v1alpha1, then the rest by name."""
-    import re  # noqa: PLC0415
-
     found = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if found is None:
         return (9, 0, 0, version)

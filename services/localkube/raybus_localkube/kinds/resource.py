@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -236,8 +237,6 @@ DNS1035_HINT = (
 
 
 def _problems(name: str, limit: int, pattern: str, hint: str, *, prefix: bool) -> list[str]:
-    import re  # noqa: PLC0415
-
     if prefix and name.endswith("-"):
         name = name[:-1] + "a"
     found = [f"must be no more than {limit} characters"] if len(name) > limit else []

@@ -208,7 +208,7 @@ def test_rules_that_hold_always(policy: str, containers: list[ContainerView], de
         assert not known.of(step.name).running
         assert step.attempt == known.of(step.name).next_attempt
     if any(step.name.startswith("c") for step in started):
-        assert all(known.of(name).run is not None and known.of(name).run.succeeded for name in ("i0", "i1"))  # type: ignore[union-attr]
+        assert all(known.of(name).run is not None and known.of(name).run.succeeded for name in ("i0", "i1"))
     assert len([step for step in started if step.name.startswith("i")]) <= 1
     if any(isinstance(step, Finish | Teardown) for step in plan.steps):
         assert not any(container.running for container in containers)

@@ -40,7 +40,7 @@ class Node:
         )  # fmt: skip
         if self.ends_at_once:
             assert self.worker is not None
-            self.worker.exited(record | {"running": False, "finished": time.time(), "exit_code": 4})  # type: ignore[arg-type]
+            self.worker.exited(record | {"running": False, "finished": time.time(), "exit_code": 4})
         return record
 
     async def signal(self, _container: str, number: int) -> None:

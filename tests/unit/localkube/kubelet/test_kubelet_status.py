@@ -113,7 +113,7 @@ def test_an_end_nobody_saw_is_the_nodes_word() -> None:
     stored = {**POD, "status": build(a=running(), b=running())}
     view = adoption.adopt(stored, [record("a", 0), record("b", 0, alive=False, code=9)], "10.244.0.2", NOW)
     assert view.of("b").run is not None
-    assert view.of("b").run.exit_code == 9  # type: ignore[union-attr]
+    assert view.of("b").run.exit_code == 9
 
 
 def test_what_the_node_does_not_know_is_lost_and_starts_again() -> None:

@@ -185,7 +185,7 @@ def test_a_root_in_order() -> None:
         {"source": "/v/inner", "target": "/data/sub/", "read_only": True}, {"source": "/v/outer", "target": "/data", "read_only": False},
         {"source": "/v/shm", "target": "/dev/shm", "read_only": False},
     ]  # fmt: skip
-    steps = rootfs.plan(HOST, FILES, Sizing(1.5, 1 << 30), mounts, "/dev/termination-log")  # type: ignore[arg-type]
+    steps = rootfs.plan(HOST, FILES, Sizing(1.5, 1 << 30), mounts, "/dev/termination-log")
     targets = [step.target for step in steps]
     assert targets.index("/data") < targets.index("/data/sub")
     assert targets.index("/tmp") < targets.index("/tmp/venv")

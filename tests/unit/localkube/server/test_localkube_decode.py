@@ -36,7 +36,7 @@ def test_numbers_quantities_and_times_are_canonical() -> None:
     found, _ = decode(
         {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}]}}, "Pod"
     )
-    assert found["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "500m", "memory": "1Gi"}}  # type: ignore[index]
+    assert found["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "500m", "memory": "1Gi"}}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from datetime import datetime
 
 from raybus.decide.tree import RootKey
@@ -60,11 +61,11 @@ class ServiceController(Controller):
     def _keys(self, services: list[Json]) -> Keys:
         return [self.key(each["metadata"]["namespace"], each["metadata"]["name"]) for each in services]
 
-    def _own_changed(self, obj: Json) -> Keys:
-        raise NotImplementedError
+    @abstractmethod
+    def _own_changed(self, obj: Json) -> Keys: ...
 
-    def _own_gone(self, ref: Ref) -> Keys:
-        raise NotImplementedError
+    @abstractmethod
+    def _own_gone(self, ref: Ref) -> Keys: ...
 
 
 class EndpointSlices(ServiceController):
