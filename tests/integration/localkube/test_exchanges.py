@@ -6,8 +6,10 @@ The lists name what is equal from the first to the last exchange; they only grow
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -60,9 +62,27 @@ def replay(server: ServerProcess, program: str, folder: Path, scenario: str, *mo
     assert f"equal {scenario}" in done.stdout, done.stdout
 
 
+def as_recorded_today(scenario: str, folder: Path) -> Path:
+    """The recording with its past instants moved, in a folder of its own: each is as long ago as its printed age says.
+
+    A recording that prints the age of a fixed instant ("3 (2y333d ago)") is right on the day it was made alone.
+    """
+    text = (EXCHANGES / f"{scenario}.json").read_text()
+    ages = {(int(years), int(days)) for years, days in re.findall(r"\((\d+)y(\d+)d ago\)", text)}
+    if not ages:
+        return EXCHANGES
+    ((years, days),) = ages
+    # Half a day more: the age must not change while the replay runs.
+    instant = datetime.now(UTC) - timedelta(days=365 * years + days, hours=12)
+    moved, count = re.subn(r'("finishedAt": )"[^"]*"', rf'\g<1>"{instant:%Y-%m-%dT%H:%M:%SZ}"', text)
+    assert count, f"{scenario} prints an age, but of what?"
+    (folder / f"{scenario}.json").write_text(moved)
+    return folder
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_requests(shared_server: ServerProcess, scenario: str) -> None:
-    replay(shared_server, "replay.py", EXCHANGES, scenario)
+def test_requests(shared_server: ServerProcess, scenario: str, tmp_path: Path) -> None:
+    replay(shared_server, "replay.py", as_recorded_today(scenario, tmp_path), scenario)
 
 
 @pytest.mark.parametrize("scenario", KUBECTL)
