@@ -210,7 +210,9 @@ def metrics() -> list[str]:
     clusters, jobs = ServiceMetrics("any"), ServiceMetrics("any")
     raybus_cluster_ctrl.metrics.watch(clusters, nothing)
     raybus_job_ctrl.metrics.watch(jobs, nothing)
-    every = ServiceMetrics("any").described
+    service = ServiceMetrics("any")
+    readiness.watch_kubernetes(service, nothing)
+    every = service.described
     lines += ["## Every service", "", *_metrics(every)]
     lines += ["## Controllers: raybus-cluster-ctrl, raybus-job-ctrl", "", *_metrics(controller.described, every)]
     lines += [

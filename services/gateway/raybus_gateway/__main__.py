@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib import metadata
 
 from raybus.bus.transport import BusError
 from raybus.kube.errors import KubeError
 from raybus.observe.logging import get_logger
-from raybus.runtime import connections, flags
+from raybus.runtime import connections, flags, readiness
 from raybus.runtime.connections import StartError
 from raybus.runtime.lifecycle import Stop
 from raybus.runtime.service import Health, run_until_stopped
@@ -29,8 +30,11 @@ async def serve(settings: GatewaySettings, stop: Stop) -> None:
     async with AsyncExitStack() as stack:
         health = await stack.enter_async_context(Health(metrics, settings))
         log.info("starting", version=metadata.version("raybus"), health_port=health.port)
+        health.waits_for("NATS")
         bus = await stop.unless(stack.enter_async_context(connections.nats(settings, "gateway")))
+        health.waits_for("the API server")
         kube, _ = await stop.unless(stack.enter_async_context(connections.kube(settings, "gateway")))
+        health.waits_for("its streams")
         gateway = Gateway(bus, kube, _term_settings(settings), metrics, lease_ttl_s=settings.lease_ttl_s)
         try:
             async with asyncio.timeout(settings.nats_wait_s):
@@ -38,7 +42,8 @@ async def serve(settings: GatewaySettings, stop: Stop) -> None:
         except (BusError, KubeError, TimeoutError) as error:
             raise StartError(f"the streams cannot be made: {error or 'no answer in time'}") from None
         metrics.watch_gateway(bus, gateway)
-        health.is_ready(gateway.checks())
+        readiness.watch_kubernetes(metrics, kube.reach)
+        health.is_ready({**gateway.checks(), "kubernetes": partial(readiness.kubernetes, kube.reach, kube.config.server)})
         log.info("started")
         await stop.wait()
         log.info("stopping")

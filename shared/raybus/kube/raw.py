@@ -24,6 +24,7 @@ from raybus.kube.config import ConfigError, KubeConfig
 from raybus.kube.gate import Gate, Lane
 from raybus.kube.limit import AdaptiveLimit
 from raybus.kube.lines import LineSplitter, LineTooLongError
+from raybus.kube.reach import ASK_TIMEOUT_S, Reach
 
 Query = Mapping[str, str | int | bool]
 
@@ -46,6 +47,7 @@ class RawClient:
         self._gate = Gate(limit or AdaptiveLimit())
         self._session: aiohttp.ClientSession | None = None
         self._refreshing = asyncio.Lock()
+        self.reach = Reach()
 
     @property
     def config(self) -> KubeConfig:
@@ -119,19 +121,23 @@ class RawClient:
         """As `request`, with the answer's body as it came."""
         data = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
         sent = False
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(timeout_s or TIMEOUT_S), self._gate.passing(lane):
                 await self._refresh_if_due()
-                for attempt in (1, 2):
-                    used = self._config
-                    sent = True
-                    code, answer, retry_after = await self._exchange(method, path, query, data, content_type)
-                    if code != 401 or attempt == 2 or not await self._refresh(used):
-                        break
+                sent = True
+                sent_at = clock()
+                code, answer, retry_after = await self._tried(method, path, query, data, content_type)
+                self._gate.limit.answered(clock() - sent_at, self._gate.in_flight)
         except TimeoutError as error:
-            raise errors.NoAnswer(f"{method} {path}: no answer in {timeout_s or TIMEOUT_S:g} s", sent=sent) from error
+            why = errors.NoAnswer(f"{method} {path}: no answer in {timeout_s or TIMEOUT_S:g} s", sent=sent)
+            if sent:  # else it waited for a place, which says nothing of the server
+                self.reach.failed(why.message, since=began, now=clock())
+            raise why from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _no_answer(f"{method} {path}", error) from error
+            raise self._silent(f"{method} {path}", error, began) from error
+        self.reach.answered(code, f"{method} {path}", since=began, now=clock())
         if code < 300:
             return answer
         failure = errors.from_response(code, answer, retry_after)
@@ -139,17 +145,23 @@ class RawClient:
             self._gate.limit.overloaded(asyncio.get_running_loop().time(), failure.retry_after_s)
         raise failure
 
+    async def _tried(
+        self, method: str, path: str, query: Query | None, data: bytes | None, content_type: str | None
+    ) -> tuple[int, bytes, str | None]:
+        """Once, and once more with new credentials if those at hand were refused and there are others."""
+        used = self._config
+        found = await self._exchange(method, path, query, data, content_type)
+        if found[0] == 401 and await self._refresh(used):
+            found = await self._exchange(method, path, query, data, content_type)
+        return found
+
     async def _exchange(
         self, method: str, path: str, query: Query | None, data: bytes | None, content_type: str | None
     ) -> tuple[int, bytes, str | None]:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         async with self._open(
             method, path, query, data=data, content_type=content_type, timeout=_NO_TIMEOUT
         ) as response:
-            answer = await response.read()
-            self._gate.limit.answered(loop.time() - began, self._gate.in_flight)
-            return response.status, answer, response.headers.get("Retry-After")
+            return response.status, await response.read(), response.headers.get("Retry-After")
 
     def _open(
         self,
@@ -221,6 +233,8 @@ class RawClient:
         raises NoAnswer, a line of more than `line_max` bytes KubeError.
         """
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             await self._refresh_if_due()
             for attempt in (1, 2):
@@ -228,16 +242,17 @@ class RawClient:
                 async with self._open("GET", path, query, timeout=timeout) as response:
                     if response.status == 401 and attempt == 1 and await self._refresh(used):
                         continue
+                    self.reach.answered(response.status, f"GET {path}", since=began, now=clock())
                     if response.status >= 300:
                         retry_after = response.headers.get("Retry-After")
                         raise errors.from_response(response.status, await response.content.read(2**20), retry_after)
-                    async with contextlib.aclosing(_lines(response.content, line_max)) as lines:
+                    async with contextlib.aclosing(self._lines(response.content, line_max)) as lines:
                         yield lines
                     return
         except LineTooLongError as error:
             raise errors.KubeError(200, "LineTooLong", f"GET {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise _no_answer(f"GET {path}", error) from error
+            raise self._silent(f"GET {path}", error, began) from error
 
     async def stream_lines(
         self, path: str, query: Query | None = None, *, idle_timeout_s: float | None = None
@@ -248,13 +263,44 @@ class RawClient:
                 yield line
 
 
-async def _lines(content: aiohttp.StreamReader, line_max: int) -> AsyncGenerator[bytes]:
-    splitter = LineSplitter(line_max)
-    async for chunk in content.iter_any():
-        for line in splitter.feed(chunk):
-            yield line
-    if rest := splitter.rest():
-        yield rest
+    async def _lines(self, content: aiohttp.StreamReader, line_max: int) -> AsyncGenerator[bytes]:
+        splitter = LineSplitter(line_max)
+        clock = asyncio.get_running_loop().time
+        async for chunk in content.iter_any():
+            self.reach.heard(clock())
+            for line in splitter.feed(chunk):
+                yield line
+        if rest := splitter.rest():
+            yield rest
+
+    # Reach
+
+    async def ask(self) -> None:
+        """Whether the server answers at all, past the gate: `reach` knows afterwards. Raises KubeError if it does not."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        what = "GET /version"
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                await self._refresh_if_due()
+                code, answer, _ = await self._tried("GET", "/version", None, None, None)
+        except TimeoutError as error:
+            why = errors.NoAnswer(f"{what}: no answer in {ASK_TIMEOUT_S:g} s")
+            self.reach.failed(why.message, since=began, now=clock())
+            raise why from error
+        except errors.Unauthorized as error:
+            self.reach.failed(error.message, since=began, now=clock())
+            raise
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._silent(what, error, began) from error
+        self.reach.answered(code, what, since=began, now=clock())
+        if code >= 300:
+            raise errors.from_response(code, answer)
+
+    def _silent(self, what: str, error: Exception, began: float) -> errors.NoAnswer:
+        why = _no_answer(what, error)
+        self.reach.failed(why.message, since=began, now=asyncio.get_running_loop().time())
+        return why
 
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)  # the request's own deadline counts

@@ -11,7 +11,7 @@ from raybus.bus import streams
 from raybus.bus.nats import NatsBus
 from raybus.bus.streams import StreamSettings
 from raybus.bus.transport import Bus, BusError
-from raybus.kube import config
+from raybus.kube import config, reach
 from raybus.kube.client import KubeClient
 from raybus.kube.errors import KubeError
 from raybus.observe.logging import get_logger
@@ -53,13 +53,18 @@ async def nats(settings: ServiceSettings, name: str) -> AsyncIterator[NatsBus]:
 
 @asynccontextmanager
 async def kube(settings: ServiceSettings, name: str) -> AsyncIterator[tuple[KubeClient, str]]:
-    """A client of the API server, and the uid of the cluster. Raises StartError if it does not answer within 60 s."""
+    """A client of the API server, whose `reach` is kept up to date, and the uid of the cluster.
+
+    Raises StartError if the server does not answer within 60 s.
+    """
     try:
         loaded = await asyncio.to_thread(config.load, settings.kubeconfig or None)
     except config.ConfigError as error:
         raise StartError(f"{error} (--kubeconfig)") from None
     async with KubeClient(loaded, user_agent=f"raybus-{name}") as client:
-        yield client, await _cluster_uid(client)
+        uid = await _cluster_uid(client)
+        async with reach.watching(client.reach, client.ask):
+            yield client, uid
 
 
 async def _cluster_uid(client: KubeClient) -> str:

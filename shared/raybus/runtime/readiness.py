@@ -1,4 +1,4 @@
-"""What a controller's readiness rests on, as checks that say what is missing."""
+"""What a service's readiness rests on, as checks that say what is missing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from raybus.bus.transport import Bus
+from raybus.kube.reach import Reach
 from raybus.observe.health import Check, Checks
-from raybus.observe.metrics import ControllerMetrics
+from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
 from raybus.runtime.controller import Controller
 from raybus.runtime.ports import Mirror
 
@@ -44,6 +45,17 @@ def checks(
         return Check(ok, f"{len(controller.queue)} due" + ("" if ok else f", more than {controller.queue.limit}"))
 
     return {"nats": nats, "partitions": partitions, "markers": markers, "queue": queue}
+
+
+def kubernetes(reach: Reach, server: str) -> Check:
+    """Whether the API server at this address is within reach."""
+    return Check(not reach.trouble, f"{server} is out of reach: {reach.trouble}" if reach.trouble else "")
+
+
+def watch_kubernetes(metrics: ServiceMetrics, reach: Reach) -> None:
+    metrics.watch(
+        "raybus_kubernetes_reachable", "1 while the API server is within reach.", lambda: int(not reach.trouble)
+    )
 
 
 def watch(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,7 +21,7 @@ from raybus.kube.events import EventRecorder
 from raybus.observe import logging
 from raybus.observe.health import Check, Checks, HealthPortError, HealthServer
 from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
-from raybus.runtime import configfile, connections
+from raybus.runtime import configfile, connections, readiness
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.connections import StartError
 from raybus.runtime.lifecycle import Stop, StoppedError
@@ -85,12 +86,17 @@ class Health:
     """A service's health endpoint from the first moment on: not ready until `is_ready` gives it the real checks."""
 
     def __init__(self, metrics: ServiceMetrics, settings: ServiceSettings) -> None:
-        self._checks: dict[str, Callable[[], Check]] = {"started": lambda: Check(ok=False, detail="starting")}
+        self._checks: dict[str, Callable[[], Check]] = {}
+        self.waits_for("its start")
         self._server = HealthServer(metrics, self._checks, host=settings.health_host, port=settings.health_port)
 
     @property
     def port(self) -> int:
         return self._server.port
+
+    def waits_for(self, what: str) -> None:
+        """What must come before the service can start; shown until `is_ready`."""
+        self._checks["started"] = lambda: Check(ok=False, detail=f"waiting for {what}")
 
     def is_ready(self, checks: Checks) -> None:
         self._checks.clear()
@@ -114,15 +120,19 @@ async def serve(spec: ControllerSpec[W], settings: ServiceSettings, stop: Stop, 
     async with AsyncExitStack() as stack:
         health = await stack.enter_async_context(Health(metrics, settings))
         log.info("starting", version=metadata.version("raybus"), health_port=health.port)
+        health.waits_for("NATS")
         bus = await stop.unless(stack.enter_async_context(connections.nats(settings, spec.name)))
+        health.waits_for("the API server")
         kube, uid = await stop.unless(stack.enter_async_context(connections.kube(settings, spec.name)))
+        health.waits_for("the gateway to make the streams")
         found = await stop.unless(connections.stream_settings(bus, spec.name, uid, settings.nats_wait_s))
         parts = await stack.enter_async_context(make_parts(Services(settings, kube, SYSTEM)))
         recorder = EventRecorder(kube, f"{spec.name}-controller", settings.replica_id, clock=SYSTEM.now)
         events = await stack.enter_async_context(recorder)
         replica = Replica(spec, settings, metrics, bus=bus, kube=kube, events=events, found=found, parts=parts)
         await stack.enter_async_context(replica)
-        health.is_ready(replica.checks())
+        readiness.watch_kubernetes(metrics, kube.reach)
+        health.is_ready({**replica.checks(), "kubernetes": partial(readiness.kubernetes, kube.reach, kube.config.server)})
         log.info("started")
 
         await stop.wait()
