@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+import random
 from importlib import metadata
 
+from raybus.bus.clock import SYSTEM, Clock
 from raybus.bus.envelope import rfc3339
 from raybus.bus.leases import Leases
 from raybus.bus.session import Session, encode_session
@@ -27,22 +28,33 @@ STEADY_S = 60.0  # a term that lasted this long begins the pauses anew
 
 
 class Gateway:
-    """`await start()`, then `await stop()`. Many may run: one is active, the others take over when its lease ends."""
+    """`await start()`, then `await stop()`. Many may run: one is active, the others take over when its lease ends.
+
+    `chance` spreads relists and retries over time.
+    """
 
     def __init__(
-        self, bus: Bus, kube: KubeClient, settings: TermSettings, counters: Counters, *, lease_ttl_s: int = 12
-    ) -> None:  # fmt: skip
+        self,
+        bus: Bus,
+        kube: KubeClient,
+        settings: TermSettings,
+        counters: Counters,
+        *,
+        lease_ttl_s: int = 12,
+        clock: Clock = SYSTEM,
+        chance: random.Random | None = None,
+    ) -> None:
         self._bus = bus
         self._kube = kube
         self._settings = settings
         self._counters = counters
+        self._clock = clock
+        self._chance = chance
         self._log = get_logger()
         self._book = RouteBook()
         self._book_timer: asyncio.TimerHandle | None = None
         self._sessions = SessionWatch(bus, CONTROLLERS, self._sessions_changed)
-        session = Session(
-            replica=settings.replica, version=metadata.version("raybus"), started=rfc3339(datetime.now(UTC))
-        )
+        session = Session(replica=settings.replica, version=metadata.version("raybus"), started=rfc3339(clock.now()))
         self._leases = Leases(
             bus,
             lease_bucket(GATEWAY),
@@ -52,6 +64,7 @@ class Gateway:
             on_gain=self._gain,
             on_lose=self._lose,
             ttl_s=lease_ttl_s,
+            clock=clock,
         )
         self._upkeep = Upkeep(bus, self._make_streams, self._streams_made)
         self._term: Term | None = None
@@ -140,7 +153,7 @@ class Gateway:
             pause = min(pause * 2, PAUSE_S[1])
 
     async def _one_term(self) -> None:
-        self._term = Term(self._bus, self._kube, self._settings, self._counters)
+        self._term = Term(self._bus, self._kube, self._settings, self._counters, clock=self._clock, chance=self._chance)
         self._serve()
         try:
             await self._term.run()

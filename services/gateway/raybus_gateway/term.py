@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from raybus.bus import streams
+from raybus.bus.clock import SYSTEM, Clock
 from raybus.bus.envelope import Op
 from raybus.bus.history import History
 from raybus.bus.publisher import Held, ObjectPublisher
@@ -69,11 +71,22 @@ class LostDataError(BusError):
 class Term:
     """`await run()` in a task; it ends by an exception or by being cancelled. serve() may be called at any time."""
 
-    def __init__(self, bus: Bus, kube: KubeClient, settings: TermSettings, counters: Counters) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        kube: KubeClient,
+        settings: TermSettings,
+        counters: Counters,
+        *,
+        clock: Clock = SYSTEM,
+        chance: random.Random | None = None,
+    ) -> None:
         self._bus = bus
         self._kube = kube
         self._settings = settings
         self._counters = counters
+        self._clock = clock
+        self._chance = chance
         self._log = get_logger()
         self._routes: Routes = {}
         self._routes_changed = asyncio.Event()
@@ -122,7 +135,13 @@ class Term:
         try:
             cluster_uid = await self._kube.cluster_uid()
             self._catalog = await self._load(cluster_uid)
-            history = History(self._bus, streams.GATEWAY, instance=self._settings.replica, cluster_uid=cluster_uid)
+            history = History(
+                self._bus,
+                streams.GATEWAY,
+                instance=self._settings.replica,
+                cluster_uid=cluster_uid,
+                clock=self._clock,
+            )
             await history.start()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow_routes(group, self._catalog, outbox, history))
@@ -140,7 +159,7 @@ class Term:
         settings = await make_streams(self._bus, self._settings, cluster_uid)
         held: dict[str, Mapping[str, Held]] = {}
         for controller, found in settings.items():
-            publisher = ObjectPublisher(self._bus, controller, found, term=self._settings.replica)
+            publisher = ObjectPublisher(self._bus, controller, found, term=self._settings.replica, clock=self._clock)
             self._publishers[controller] = publisher
             held[controller] = await publisher.load_term()
         self._log.info("term_begins", held={controller: len(found) for controller, found in held.items()})
@@ -180,6 +199,7 @@ class Term:
             namespace=watch.namespace or None,
             selector=watch.selector,
             relist_s=self._settings.relist_s,
+            chance=self._chance,
         )
         async with contextlib.aclosing(aiter(source)) as events:
             async for event in events:
