@@ -59,6 +59,11 @@ class History:
         self.dropped = 0
         self.recorded = 0
 
+    @property
+    def waiting(self) -> int:
+        """Records that are not stored yet."""
+        return len(self._waiting)
+
     async def start(self) -> None:
         self._task = asyncio.create_task(self._drain(), name=f"history {self._writer}")
 

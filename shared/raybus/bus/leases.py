@@ -9,6 +9,7 @@ rolled-back lease data drops everything. Kubernetes' preconditions are the last 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -95,6 +96,9 @@ class Leases:
         )
         self._view = LeaseView()
         self._owned: dict[int, int] = {}  # partition -> epoch (sequence of our record)
+        self.partitions = partitions
+        self.gained = 0
+        self.lost: Counter[str] = Counter()  # by how: released (orderly), fenced (by our clock), evicted (by another's record)
         self._busy: dict[int, asyncio.Task[None]] = {}  # the last job of a partition
         self._born: float | None = None  # when the own session (re)appeared in the view, monotonic
         self._draining = False
@@ -173,6 +177,7 @@ class Leases:
     def _fence(self, why: str) -> None:
         lost, self._owned = self._owned, {}
         if lost:
+            self.lost["fenced"] += len(lost)
             log.warning("lease_self_fence", bucket=self._bucket.name, why=why, partitions=sorted(lost))
         for part in lost:
             running = self._busy.get(part)
@@ -232,6 +237,7 @@ class Leases:
         for part in evicted(self._view, self._replica, self._owned):
             if part not in self._busy:
                 del self._owned[part]
+                self.lost["evicted"] += 1
                 log.warning("lease_evicted", bucket=self._bucket.name, partition=part)
                 self._spawn(part, partial(self._lost, part))
         if not self.valid or self._draining:
@@ -302,6 +308,7 @@ class Leases:
         if not self.valid or self._draining:
             return
         self._owned[part] = epoch
+        self.gained += 1
         log.info("lease_gained", bucket=self._bucket.name, partition=part, epoch=epoch)
         while self._owned.get(part) == epoch and self.valid:
             try:
@@ -339,6 +346,7 @@ class Leases:
             log.exception("on_lose_failed", bucket=self._bucket.name, partition=part)
         if self._owned.pop(part, None) != epoch:
             return  # fenced meanwhile
+        self.lost["released"] += 1
         log.info("lease_released", bucket=self._bucket.name, partition=part)
         await self._disown(part, epoch)
 

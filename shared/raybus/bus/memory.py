@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from raybus.bus.clock import SYSTEM, Clock
 from raybus.bus.memory_server import MemoryServer, subject_matches
 from raybus.bus.transport import (
+    BusStats,
     ConnectionCallback,
     Message,
     MessageCallback,
@@ -35,6 +36,7 @@ class MemoryBus:
         self._open = False
         self._cut = False
         self._was_connected = False
+        self.stats = BusStats()
 
     @property
     def connected(self) -> bool:
@@ -80,6 +82,7 @@ class MemoryBus:
         if self.connected == self._was_connected:
             return
         self._was_connected = self.connected
+        self.stats.disconnects += not self.connected
         for callback in list(self._callbacks):
             callback(self.connected)
 
@@ -188,9 +191,10 @@ class MemoryFollower:
         self._off = self._bus.on_connection(self._connection)
         self._read()
 
-    def restart(self) -> None:
+    def restart(self, why: str = "asked") -> None:
         if self._closed:
             return
+        self._bus.stats.rereads[why] += 1
         self._caught_up = self._reading = False
         self._on_gap()
         self._read()
@@ -209,7 +213,7 @@ class MemoryFollower:
 
     def _connection(self, connected: bool) -> None:
         if connected:
-            self.restart()
+            self.restart("reconnect")
 
     def stream_made(self, name: str) -> None:
         if name == self._stream and not self._reading:
@@ -217,7 +221,7 @@ class MemoryFollower:
 
     def stream_lost(self, name: str) -> None:
         if name == self._stream:
-            self.restart()
+            self.restart("ended")
 
     def _read(self) -> None:
         self._round += 1
@@ -244,7 +248,7 @@ class MemoryFollower:
 
     def _hole(self, of_round: int) -> None:
         if of_round == self._round:
-            self.restart()
+            self.restart("hole")
 
     def _deliver(self, of_round: int, message: Message) -> None:
         if of_round != self._round or self._closed or not self._bus.connected:

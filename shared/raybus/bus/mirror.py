@@ -7,6 +7,7 @@ with news and own writes is decided in raybus.bus.trees.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -26,13 +27,15 @@ log = structlog.get_logger(__name__)
 
 OnChange = Callable[[RootKey, str], None]
 OnRef = Callable[[RootKey, Ref], None]
+OnDelay = Callable[[float], None]
 
 
 class Mirror:
     """`on_change(key, why)` comes when a tree of an owned partition may need a look; not for own writes and their echoes.
 
     `on_ref(key, ref)` comes for an object that did not fit into its message: GET it and hand it to learned(). Until then its
-    kind is not in the tree's `complete`. Without `settings` the first own() reads them from the stream.
+    kind is not in the tree's `complete`. `on_delay` gets, of each live message, the seconds since the server stored it (by two
+    clocks). Without `settings` the first own() reads them from the stream.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Mirror:
         on_change: OnChange,
         *,
         on_ref: OnRef | None = None,
+        on_delay: OnDelay | None = None,
         settings: StreamSettings | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -50,6 +54,7 @@ class Mirror:
         self._controller = controller
         self._on_change = on_change
         self._on_ref = on_ref
+        self._on_delay = on_delay
         self._settings = settings
         self._clock = clock
         self._trees = Trees(routes)
@@ -64,7 +69,9 @@ class Mirror:
         self._marker_at: dict[str, float] = {}  # kind -> monotonic time of its last marker
         self._complete: frozenset[str] = frozenset()
         self._marked_in_turn: set[str] = set()
+        self._heard_at: float | None = None  # monotonic
         self.skipped = 0  # messages of unknown types or of another cluster
+        self.rereads: Counter[str] = Counter()  # by why: "ownership" moved, "gap" in what the stream brought
 
     # --- ownership ---
 
@@ -99,6 +106,7 @@ class Mirror:
         if self._follower:
             await self._follower.close()
         self._following = wanted = self._wanted
+        self.rereads["ownership"] += 1
         self._begin()
         filters = [partition_filter(self._controller, settings.generation, part) for part in sorted(wanted)]
         self._follower = await self._bus.follow(
@@ -106,7 +114,7 @@ class Mirror:
             [*filters, markers_filter(self._controller, settings.generation)],
             on_message=self._receive,
             on_caught_up=self._caught_up,
-            on_gap=self._begin,
+            on_gap=self._gap,
         )
 
     # --- looking ---
@@ -156,7 +164,25 @@ class Mirror:
         if self._holds(key):
             self._trees.replace(key, objects, self._clock.monotonic())
 
+    # --- for whoever shows it ---
+
+    def silence_s(self) -> float | None:
+        """Seconds since the last message, markers included; None before the first."""
+        return None if self._heard_at is None else self._clock.monotonic() - self._heard_at
+
+    def size(self) -> tuple[int, int, int]:
+        """Trees, objects in them, and objects that are known to exist but whose bodies have not been seen."""
+        return self._trees.size()
+
+    def kin(self, key: RootKey, kind: str) -> list[Json]:
+        """The objects of one kind in a tree. Like root(), this does not count as having looked at the tree."""
+        return self._trees.kin(key, kind)
+
     # --- what the stream says ---
+
+    def _gap(self) -> None:
+        self.rereads["gap"] += 1
+        self._begin()
 
     def _begin(self) -> None:
         self._reading = True
@@ -180,6 +206,9 @@ class Mirror:
         self._moved.set()
 
     def _receive(self, message: Message) -> None:
+        self._heard_at = self._clock.monotonic()
+        if self._on_delay and not self._reading:
+            self._on_delay(max(self._clock.now().timestamp() - message.time, 0.0))
         if is_marker(message.subject):
             self._mark(decode_marker(message))
             return

@@ -6,6 +6,7 @@ following delivers the last message of each subject and then every new one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -47,6 +48,20 @@ class StreamInfo:
     messages: int
     last_seq: int
     metadata: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class BusStats:
+    """What became of a connection so far, for whoever shows it.
+
+    `rereads` counts follows that were read from the start again, by why: "reconnect", "hole" (in the sequence), "silence" (no
+    heartbeat), "ended" (by the server), "asked". `certificate_ends` is when the server's certificate does, seconds since the
+    epoch; None without TLS.
+    """
+
+    disconnects: int = 0
+    rereads: Counter[str] = field(default_factory=Counter)
+    certificate_ends: float | None = None
 
 
 class BusError(Exception):
@@ -108,6 +123,9 @@ class Bus(Protocol):
 
     @property
     def connected(self) -> bool: ...
+
+    @property
+    def stats(self) -> BusStats: ...
 
     @property
     def max_payload(self) -> int:

@@ -86,6 +86,15 @@ class Trees:
         entry = self._trees.get(key, {}).get((key.kind, key.name))
         return entry.obj if entry else None
 
+    def kin(self, key: RootKey, kind: str) -> list[Json]:
+        """The objects of one kind; this does not count as having looked at the tree."""
+        return [entry.obj for (found, _), entry in self._trees.get(key, {}).items() if found == kind]
+
+    def size(self) -> tuple[int, int, int]:
+        """Trees, objects, and versions whose bodies have not been seen."""
+        lacking = sum(map(len, self._lacking.values()))
+        return len(self._trees), sum(map(len, self._trees.values())), lacking
+
     def lacking_kinds(self, key: RootKey) -> frozenset[str]:
         """Kinds of which the tree has an object that is there but whose body has not been seen."""
         lacking = self._lacking.get(key)

@@ -57,6 +57,11 @@ class Backoff:
     def parked_count(self) -> int:
         return sum(count >= self.crashes_max for count in self._crashes.values())
 
+    @property
+    def failing_count(self) -> int:
+        """Keys whose last try failed."""
+        return len(self._failures)
+
     def failures(self, key: RootKey) -> int:
         return self._failures.get(key, 0)
 

@@ -64,6 +64,12 @@ class KeyedQueue:
     def overloaded(self) -> bool:
         return self._length > self.limit
 
+    def oldest_s(self) -> float:
+        """For how long the key has been waiting that waits longest, in seconds; 0 if none does. Costs as much as there are namespaces."""
+        now = asyncio.get_running_loop().time()
+        firsts = (self._entries[keys[0]].ready_since for keys in self._ready.values())
+        return max((now - since for since in firsts if since is not None), default=0.0)
+
     @property
     def running(self) -> int:
         """Keys that were handed out and are not done."""

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from raybus.bus.follow import NatsFollower
-from raybus.bus.transport import Message, Unavailable
+from raybus.bus.transport import BusStats, Message, Unavailable
 from support.waiting import eventually
 
 
@@ -19,6 +19,7 @@ class Server:
 
     def __init__(self) -> None:
         self.connected = True
+        self.stats = BusStats()
         self.consumers = 0
         self.pending = 0
         self.failures = 0
@@ -116,6 +117,7 @@ async def test_a_hole_in_the_sequence_reads_everything_again(
     await server.deliver(3)
     assert told.signals == ["gap"]
     assert not follower.caught_up
+    assert server.stats.rereads == {"hole": 1}
     await eventually(lambda: server.consumers == 2)
     await server.deliver(4, consumer=1)  # of the consumer that had the hole
     await eventually(lambda: len(server.pulls) == 2)
