@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KUBE_DIR ?= /tmp/raybus-realkube
 
-.PHONY: help setup demo demo-down test test-kube lint bench night crds docs clean
+.PHONY: help setup demo demo-down test test-kube lint bench night crds deploy-files docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -51,6 +51,9 @@ night: $(READY) ## what is too long for CI; writes tests/night/results
 
 crds: $(READY) ## write deploy/crds again from the types
 	$(BIN)/python -m raybus.api.crds deploy/crds
+
+deploy-files: $(READY) ## write again what the chart takes from the code: rights in Kubernetes and in NATS
+	$(BIN)/python deploy/generate.py
 
 docs: $(READY) ## write docs/reference again from the code
 	$(BIN)/python docs/generate.py

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from raybus.bus.subjects import HISTORY_FILTER, controller_filter, lease_subject
 from raybus.bus.transport import Bus, BusError, StreamConfig, StreamMissing
 
 OBJECT_STREAMS = {"raycluster": "RAYCLUSTER", "rayjob": "RAYJOB", "rayservice": "RAYSERVICE"}
@@ -82,7 +83,7 @@ async def provision(
     await bus.ensure_stream(
         StreamConfig(
             name=name,
-            subjects=(f"ray.{controller}.>",),
+            subjects=(controller_filter(controller),),
             replicas=replicas,
             metadata={
                 _PARTITIONS: str(wanted.partitions),
@@ -100,7 +101,7 @@ async def provision_leases(bus: Bus, controller: str, *, replicas: int = 1) -> N
     await bus.ensure_stream(
         StreamConfig(
             name=bucket_stream(bucket),
-            subjects=(f"$KV.{bucket}.>",),
+            subjects=(lease_subject(bucket, ">"),),
             marker_ttl_s=_MARKER_TTL_S,
             replicas=replicas,
         ),
@@ -111,7 +112,7 @@ async def provision_history(bus: Bus, *, max_bytes: int = DEFAULT_HISTORY_BYTES,
     await bus.ensure_stream(
         StreamConfig(
             name=HISTORY_STREAM,
-            subjects=("ray.hist.>",),
+            subjects=(HISTORY_FILTER,),
             max_msgs_per_subject=_HISTORY_PER_SUBJECT,
             max_age_s=_HISTORY_AGE_S,
             max_bytes=max_bytes,

@@ -12,6 +12,7 @@ from raybus.domain.identity import partition
 
 CONTROLLERS = ("raycluster", "rayjob", "rayservice")
 HISTORY_FILTER = "ray.hist.>"
+ANY = "*"
 _NO_NAMESPACE = "_"
 
 
@@ -97,12 +98,21 @@ def partition_filter(controller: str, generation: int, part: int) -> str:
     return f"ray.{controller}.{generation}.obj.{part}.>"
 
 
-def objects_filter(controller: str, generation: int) -> str:
+def objects_filter(controller: str, generation: int | str) -> str:
     return f"ray.{controller}.{generation}.obj.>"
 
 
-def markers_filter(controller: str, generation: int) -> str:
+def markers_filter(controller: str, generation: int | str) -> str:
     return f"ray.{controller}.{generation}.mark.*"
+
+
+def controller_filter(controller: str) -> str:
+    """All that a controller's object stream takes."""
+    return f"ray.{controller}.>"
+
+
+def history_filter(writer: str) -> str:
+    return f"ray.hist.{writer}.>"
 
 
 def lease_subject(bucket: str, key: str) -> str:

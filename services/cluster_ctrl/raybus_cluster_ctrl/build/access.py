@@ -5,7 +5,7 @@ Pure. Bodies of objects that stand beside the pods and are made once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raybus.domain import labels, names, services
@@ -16,7 +16,7 @@ Json = Mapping[str, Any]
 _RBAC = "rbac.authorization.k8s.io"
 _INGRESS_CLASS = "kubernetes.io/ingress.class"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_RULES = (
+AUTOSCALER_RULES: tuple[Mapping[str, Sequence[str]], ...] = (
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
     {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["get", "patch"]},
@@ -48,7 +48,7 @@ def role(cluster: Cluster) -> Json:
         "apiVersion": f"{_RBAC}/v1",
         "kind": "Role",
         "metadata": _marked(cluster, names.check_name(cluster.name)),
-        "rules": list(_RULES),
+        "rules": list(AUTOSCALER_RULES),
     }
 
 
