@@ -18,6 +18,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from raybus.bus import api
 from raybus.bus.transport import BusError, Message, MessageCallback, SignalCallback
 
 if TYPE_CHECKING:
@@ -82,12 +83,13 @@ class NatsFollower:
         self._wanted.set()
         self._maker = asyncio.create_task(self._make(), name=f"follow {self._stream}")
 
-    def restart(self) -> None:
+    def restart(self, why: str = "asked") -> None:
         if self._closed:
             return
         self._consumer = ""
         self._caught_up = False
         if self._round:
+            self._bus.stats.rereads[why] += 1
             self._on_gap()
         self._wanted.set()
 
@@ -113,7 +115,7 @@ class NatsFollower:
     def _connection(self, connected: bool) -> None:
         if connected:
             self._failures = 0
-            self.restart()
+            self.restart("reconnect")
 
     async def _make(self) -> None:
         """Make a consumer each time one is wanted, for as long as it takes."""
@@ -133,7 +135,7 @@ class NatsFollower:
         self._wanted.clear()
         try:
             answer = await self._bus.api(
-                f"$JS.API.CONSUMER.CREATE.{self._stream}",
+                api.consumer_create(self._stream),
                 {"stream_name": self._stream, "config": self._config()},
                 _API_TIMEOUT_S,
             )
@@ -172,7 +174,7 @@ class NatsFollower:
         # Not connected any more: the reconnect makes a new consumer and asks for everything again.
         with contextlib.suppress(BusError, nats.errors.Error, OSError):
             await self._bus.send(
-                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
+                api.consumer_next(self._stream, self._consumer),
                 orjson.dumps(request),
                 reply=f"{self._inbox}.{self._round}",
             )
@@ -186,7 +188,7 @@ class NatsFollower:
         if loop.time() >= due:
             if self._bus.connected and self._consumer:
                 log.warning("follow_lost_consumer", stream=self._stream)
-                self.restart()
+                self.restart("silence")
             due = loop.time() + 2 * _HEARTBEAT_S
         self._watchdog = loop.call_at(due, self._watch)
 
@@ -205,7 +207,7 @@ class NatsFollower:
             return  # of an earlier consumer
         if int(tokens[6]) != self._next:
             log.warning("follow_hole", stream=self._stream, expected=self._next, got=tokens[6])
-            self.restart()
+            self.restart("hole")
             return
         self._next += 1
         self._open -= 1
@@ -234,7 +236,7 @@ class NatsFollower:
             return
         self._failures += 1
         log.info("follow_ended", stream=self._stream, status=status, description=description)
-        self.restart()
+        self.restart("ended")
 
     def _catch_up(self) -> None:
         if not self._caught_up:

@@ -21,9 +21,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from raybus.bus import api
 from raybus.bus.follow import NatsFollower
 from raybus.bus.transport import (
     BodyTooLarge,
+    BusStats,
     BusTimeout,
     ConnectionCallback,
     Message,
@@ -79,6 +81,7 @@ class NatsBus:
         self._client = Client()
         self._callbacks: list[ConnectionCallback] = []
         self._followers: set[NatsFollower] = set()
+        self.stats = BusStats()
 
     @property
     def connected(self) -> bool:
@@ -108,6 +111,13 @@ class NatsBus:
             raise Unavailable(f"no NATS server answers at {', '.join(self._urls)}: is nats-server running?") from error
         except (nats.errors.Error, OSError) as error:
             raise Unavailable(f"NATS at {', '.join(self._urls)} refused the connection: {error}") from error
+        self.stats.certificate_ends = self._certificate_ends()
+
+    def _certificate_ends(self) -> float | None:
+        """The library keeps its transport to itself, and has no other word about the certificate."""
+        writer: asyncio.StreamWriter | None = getattr(getattr(self._client, "_transport", None), "_io_writer", None)
+        certificate = writer.get_extra_info("peercert") if writer else None
+        return float(ssl.cert_time_to_seconds(certificate["notAfter"])) if certificate else None
 
     async def close(self) -> None:
         for follower in list(self._followers):
@@ -141,10 +151,12 @@ class NatsBus:
 
     async def _disconnected(self) -> None:
         log.warning("nats_disconnected", urls=self._urls)
+        self.stats.disconnects += 1
         self._tell(connected=False)
 
     async def _reconnected(self) -> None:
         log.info("nats_reconnected", url=self._client.connected_url.netloc if self._client.connected_url else "")
+        self.stats.certificate_ends = self._certificate_ends()
         self._tell(connected=True)
 
     def _tell(self, *, connected: bool) -> None:
@@ -154,19 +166,19 @@ class NatsBus:
     async def ensure_stream(self, config: StreamConfig) -> StreamInfo:
         wanted = _stream_config(config)
         try:
-            answer = await self.api(f"$JS.API.STREAM.CREATE.{config.name}", wanted, 5.0)
+            answer = await self.api(api.stream_create(config.name), wanted, 5.0)
         except Refused as error:
             if error.code != _NAME_IN_USE:
                 raise
-            found = (await self.api(f"$JS.API.STREAM.INFO.{config.name}", None, 5.0))["config"]
+            found = (await self.api(api.stream_info(config.name), None, 5.0))["config"]
             # What an administrator has set besides (placement, more replicas) stays as it is.
             replicas = max(int(found.get("num_replicas", 1)), config.replicas)
             wanted = {**found, **wanted, "num_replicas": replicas}
-            answer = await self.api(f"$JS.API.STREAM.UPDATE.{config.name}", wanted, 5.0)
+            answer = await self.api(api.stream_update(config.name), wanted, 5.0)
         return _stream_info(answer)
 
     async def stream_info(self, name: str, timeout_s: float = 2.0) -> StreamInfo:
-        return _stream_info(await self.api(f"$JS.API.STREAM.INFO.{name}", None, timeout_s))
+        return _stream_info(await self.api(api.stream_info(name), None, timeout_s))
 
     async def publish(
         self,
@@ -189,7 +201,7 @@ class NatsBus:
 
     async def last(self, stream: str, subject: str, timeout_s: float = 2.0) -> Message | None:
         try:
-            answer = await self.api(f"$JS.API.STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, timeout_s)
+            answer = await self.api(api.message_get(stream), {"last_by_subj": subject}, timeout_s)
         except Refused as error:
             if error.code == _NO_MESSAGE:
                 return None
@@ -205,7 +217,7 @@ class NatsBus:
 
     async def purge(self, stream: str, subject: str | None = None, timeout_s: float = 5.0) -> int:
         body = {"filter": subject} if subject else None
-        return int((await self.api(f"$JS.API.STREAM.PURGE.{stream}", body, timeout_s))["purged"])
+        return int((await self.api(api.stream_purge(stream), body, timeout_s))["purged"])
 
     async def follow(
         self,
