@@ -33,6 +33,7 @@ class UpOptions:
     port: int = 0
     controller_flags: Mapping[str, str | None] = field(default_factory=dict)
     use_kubernetes_proxy: bool = False
+    take_over: bool = False
 
 
 def nats_config(layout: Layout, ports: Mapping[str, int]) -> str:
@@ -93,6 +94,8 @@ def _service(name: str, module: str, layout: Layout, ports: Mapping[str, int], o
     flags = [part for flag, value in options.controller_flags.items() if value for part in (flag, value)]
     if options.use_kubernetes_proxy and name == "job_ctrl":
         flags.append("--use-kubernetes-proxy")
+    if options.take_over and name != "gateway":
+        flags.append("--take-over")
     proxy = proxy_of(layout)
     env = {} if options.kubeconfig else {"HTTP_PROXY": proxy, "http_proxy": proxy, "NO_PROXY": "", "no_proxy": ""}
     arguments = (

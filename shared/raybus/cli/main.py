@@ -58,6 +58,9 @@ def up_command(
     use_kubernetes_proxy: Annotated[
         bool, typer.Option("--use-kubernetes-proxy", help="reach Ray through the API server, from outside its cluster")
     ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="start although a KubeRay operator is at work on the same namespaces")
+    ] = False,
     feature_gates: Annotated[str | None, typer.Option(help="Name=true,Name=false", show_default=False)] = None,
     config_file: Annotated[
         str | None, typer.Option("--config", help="file of kind Configuration", show_default=False)
@@ -76,6 +79,7 @@ def up_command(
             "--batch-scheduler": batch_scheduler,
         },
         use_kubernetes_proxy=use_kubernetes_proxy,
+        take_over=take_over,
     )
     if foreground:
         up.stay(_layout(directory), options)

@@ -67,10 +67,9 @@ IDENTITY = on(
     scope=Scope.CLUSTER,
     why="its uid identifies the cluster",
 )
-COEXISTENCE = Right(
-    group="coordination.k8s.io",
-    resource="leases",
-    verbs=("list",),
+COEXISTENCE = on(
+    kinds.LEASE,
+    "list",
     names=(REFERENCE_LEASE,),
     scope=Scope.CLUSTER,
     why="whether KubeRay's operator runs here too",

@@ -113,8 +113,11 @@ def also(upstream: str, field: str) -> AliasChoices:
 
 
 class ControllerSettings(ServiceSettings):
-    """What more than one controller needs to know for its decisions."""
+    """What more than one controller needs to know."""
 
+    take_over: bool = Field(
+        default=False, description="whether to start although a KubeRay operator is at work on the same namespaces"
+    )
     cluster_domain: str = Field(
         names.DEFAULT_CLUSTER_DOMAIN,
         validation_alias=also("CLUSTER_DOMAIN", "cluster_domain"),
