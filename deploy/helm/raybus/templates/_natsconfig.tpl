@@ -6,8 +6,8 @@ listen: 0.0.0.0:4222
 http: 0.0.0.0:8222
 pid_file: /run/nats/nats.pid
 max_payload: {{ .Values.nats.maxPayload }}
-lame_duck_grace_period: {{ .Values.nats.lameDuckGraceS | int }}s
-lame_duck_duration: 30s
+lame_duck_grace_period: "{{ .Values.nats.lameDuckGraceS | int }}s"
+lame_duck_duration: "30s"
 tls {
   cert_file: /etc/nats-tls/tls.crt
   key_file: /etc/nats-tls/tls.key
@@ -17,7 +17,7 @@ jetstream {
   store_dir: /data
   max_memory_store: {{ .Values.nats.jetstream.maxMemoryStore }}
   max_file_store: {{ .Values.nats.jetstream.maxFileStore }}
-  sync_interval: {{ .Values.nats.jetstream.syncInterval }}
+  sync_interval: {{ .Values.nats.jetstream.syncInterval | quote }}
 }
 {{- if gt (int .Values.nats.replicas) 1 }}
 cluster {
@@ -40,10 +40,11 @@ cluster {
 include accounts.conf
 {{ end -}}
 
-{{/* Four fifths of a quantity in Mi or Gi, for GOMEMLIMIT. */}}
+{{/* Four fifths of a quantity in Mi or Gi, for GOMEMLIMIT; empty for any other. */}}
 {{- define "raybus.fourFifths" -}}
-{{- $text := toString . -}}
-{{- $number := regexFind "^[0-9]+" $text | int64 -}}
-{{- if hasSuffix "Gi" $text -}}{{- $number = mul $number 1024 -}}{{- end -}}
+{{- if regexMatch "^[0-9]+[MG]i$" (toString .) -}}
+{{- $number := regexFind "^[0-9]+" . | int64 -}}
+{{- if hasSuffix "Gi" . -}}{{- $number = mul $number 1024 -}}{{- end -}}
 {{ div (mul $number 4) 5 }}MiB
+{{- end -}}
 {{- end -}}
