@@ -94,6 +94,13 @@ class Operator:
         except TimeoutError:
             raise AssertionError(f"{name} is not ready: {said}\n{self.log(name)}") from None
 
+    async def checks(self, name: str) -> tuple[int, dict[str, str]]:
+        """What /readyz says: the status, and of each check that does not hold its detail."""
+        url = f"http://127.0.0.1:{self._ports[name]}/readyz"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            found = (await response.json())["checks"]
+            return response.status, {check: said["detail"] for check, said in found.items() if not said["ok"]}
+
     async def metrics(self, name: str) -> str:
         url = f"http://127.0.0.1:{self._ports[name]}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as response:
