@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from raybus.kube.client import KubeClient
 from raybus.kube.config import load
 from raybus_localkube.server.process import Server
 from support.kube import REALKUBE
+from support.server_process import ServerProcess
 
 TLS_GOODBYE_S = 0.3
 """Connections of cancelled watches say goodbye in the background; the loop must live that long."""
@@ -64,45 +64,6 @@ async def bare(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         async with KubeClient(load(request.getfixturevalue("bare_apiserver"))) as client:
             yield client
         await asyncio.sleep(TLS_GOODBYE_S)
-
-
-class ServerProcess:
-    """`python -m raybus_localkube.server` over one folder; `kill` and `start` again as a crash does."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.folder, self.arguments = folder, arguments
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def kubeconfig(self) -> Path:
-        return self.folder / "kubeconfig"
-
-    def start(self) -> float:
-        """Seconds until it was ready."""
-        self.kubeconfig.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "raybus_localkube.server", "--dir", str(self.folder), *self.arguments]
-        began = time.monotonic()
-        with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        while not self.kubeconfig.exists():  # written last
-            assert self.process.poll() is None, (self.folder / "server.log").read_text()
-            assert time.monotonic() < began + 30, "the server does not get ready"
-            time.sleep(0.02)
-        return time.monotonic() - began
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(20)
-
-    def kubectl(self, *words: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        program = Path(sys.executable).parent / "kubectl"
-        env = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
-        done = subprocess.run(
-            [program, *words], input=stdin, capture_output=True, text=True, timeout=60, env=env, check=False
-        )
-        assert not check or done.returncode == 0, done.stderr
-        return done
 
 
 @pytest.fixture

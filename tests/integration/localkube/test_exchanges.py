@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ServerProcess
+from support.server_process import ServerProcess
 
 EXCHANGES = Path(__file__).resolve().parents[4] / "shared" / "exchanges"
 SCENARIOS = (

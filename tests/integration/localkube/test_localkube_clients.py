@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kubernetes import client, config, watch
 
-from .conftest import ServerProcess
+from support.server_process import ServerProcess
 
 CLUSTER: dict[str, Any] = {
     "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "c"},

@@ -19,7 +19,7 @@ import psutil
 import pytest
 import yaml
 
-from .conftest import ServerProcess
+from support.server_process import ServerProcess
 
 LOCALKUBE = Path(sys.executable).parent / "localkube"
 
