@@ -32,8 +32,10 @@ from raybus.api.rayjob import RayJobSpec
 from raybus.api.rayservice import RayServiceSpec
 from raybus.cli.errors import EXIT_CODES
 from raybus.decide.reasons import NOT_SUPPORTED, PARKED, Complaint, Deed
-from raybus.observe.metrics import ControllerMetrics, Described, ServiceMetrics
-from raybus.runtime import configfile, flags, gates, readiness
+from raybus.observe import health
+from raybus.observe.metrics import PROCESS, ControllerMetrics, Described, ServiceMetrics
+from raybus.observe.requests import KubeRequests, RayRequests
+from raybus.runtime import configfile, flags, gates, readiness, telemetry
 from raybus.runtime.settings import ControllerSettings, ServiceSettings
 from raybus_cluster_ctrl.settings import ClusterCtrlSettings
 from raybus_gateway.metrics import GatewayMetrics
@@ -197,47 +199,72 @@ def _word(value: Any) -> str:
 # Metrics
 
 
+class _Nothing:
+    """In place of what metrics are read from when somebody scrapes; nobody does."""
+
+    def __getattr__(self, _name: str) -> _Nothing:
+        return self
+
+
+def described() -> dict[str, tuple[Described, ...]]:
+    """Section of the reference -> the metrics in it; each stands in the first section that has it."""
+    nothing = cast(Any, _Nothing())
+    service = ServiceMetrics("any")
+    KubeRequests(service, "any")
+    health.watch_ready(service, {})
+    readiness.watch_kubernetes(service, nothing)
+    telemetry.watch_bus(service, nothing)
+    telemetry.watch_leases(service, nothing, "any")
+    telemetry.watch_history(service, nothing)
+    controller = ControllerMetrics("any")
+    telemetry.watch_replica(controller, nothing, mirror=nothing, controller=nothing, leases=nothing, history=nothing)
+    telemetry.watch_events(controller, nothing)
+    clusters, jobs = ServiceMetrics("any"), ServiceMetrics("any")
+    raybus_cluster_ctrl.metrics.watch(clusters, nothing)
+    raybus_cluster_ctrl.metrics.count(clusters)
+    raybus_job_ctrl.metrics.watch(jobs, nothing, nothing)
+    raybus_job_ctrl.metrics.count(jobs)
+    RayRequests(jobs)
+    gateway = GatewayMetrics()
+    gateway.watch_gateway(nothing, nothing)
+    of_service = {
+        "Every service": service,
+        "Controllers: raybus-cluster-ctrl, raybus-job-ctrl": controller,
+        "raybus-cluster-ctrl": clusters,
+        "raybus-job-ctrl": jobs,
+        "raybus-gateway": gateway,
+    }
+    service.described += PROCESS
+    every = set(service.described)
+    return {
+        title: tuple(each for each in one.described if one is service or each not in every)
+        for title, one in of_service.items()
+    }
+
+
+ABOUT_METRICS = {
+    "raybus-cluster-ctrl": "RayClusters in the partitions of this replica, computed at the scrape: `kuberay_*` has KubeRay's names and labels.",
+    "raybus-job-ctrl": "RayJobs in the partitions of this replica, computed at the scrape: `kuberay_*` has KubeRay's names and labels.",
+}
+
+
 def metrics() -> list[str]:
     lines = page(
         "Metrics",
-        "`GET /metrics` of each service, Prometheus' text format. Beside these there are `process_*` (CPU, memory, files).",
+        "`GET /metrics` of each service, Prometheus' text format 0.0.4. Of a histogram there are `_bucket` (with label `le`), `_sum` and `_count`.",
+        "Labels other than those of `kuberay_*` have few values, whatever the number of objects. [How to use them](../how-to/monitor.md).",
     )
-    gateway = GatewayMetrics()
-    controller = ControllerMetrics("raycluster")
-    nothing = cast(Any, None)  # values are read when somebody scrapes; nobody does
-    gateway.watch_gateway(nothing, nothing)
-    readiness.watch(controller, nothing, nothing, nothing, nothing, dropped=nothing)
-    clusters, jobs = ServiceMetrics("any"), ServiceMetrics("any")
-    raybus_cluster_ctrl.metrics.watch(clusters, nothing)
-    raybus_job_ctrl.metrics.watch(jobs, nothing)
-    service = ServiceMetrics("any")
-    readiness.watch_kubernetes(service, nothing)
-    every = service.described
-    lines += ["## Every service", "", *_metrics(every)]
-    lines += ["## Controllers: raybus-cluster-ctrl, raybus-job-ctrl", "", *_metrics(controller.described, every)]
-    lines += [
-        "## raybus-cluster-ctrl",
-        "",
-        "KubeRay's names and labels; of RayClusters in the partitions of this replica, computed at the scrape.",
-        "",
-        *_metrics(clusters.described, every),
-    ]
-    lines += [
-        "## raybus-job-ctrl",
-        "",
-        "KubeRay's names and labels; of RayJobs in the partitions of this replica, computed at the scrape.",
-        "",
-        *_metrics(jobs.described, every),
-    ]
-    lines += ["## raybus-gateway", "", *_metrics(gateway.described, every)]
+    for title, found in described().items():
+        lines += [f"## {title}", ""]
+        lines += [ABOUT_METRICS[title], ""] if title in ABOUT_METRICS else []
+        lines += _metrics(found)
     return lines
 
 
-def _metrics(described: Iterable[Described], but: Sequence[Described] = ()) -> list[str]:
+def _metrics(found: Iterable[Described]) -> list[str]:
     rows = [
         (code(each.name), each.type, ", ".join(code(label) for label in each.labels), each.text)
-        for each in sorted(described, key=lambda each: each.name)
-        if each not in but
+        for each in sorted(found, key=lambda each: each.name)
     ]
     return table(("metric", "type", "labels", "meaning"), rows)
 

@@ -37,7 +37,7 @@ def controller_spec(policy: Policy) -> ControllerSpec[ClusterWorld]:
 
 @asynccontextmanager
 async def parts(services: Services) -> AsyncIterator[Parts]:
-    yield Parts(handlers=handlers(services.kube), watch=metrics.watch)
+    yield Parts(handlers=handlers(services.kube), watch=metrics.watch, on_outcome=metrics.count(services.metrics))
 
 
 def main() -> None:

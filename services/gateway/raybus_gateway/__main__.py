@@ -33,7 +33,7 @@ async def serve(settings: GatewaySettings, stop: Stop) -> None:
         health.waits_for("NATS")
         bus = await stop.unless(stack.enter_async_context(connections.nats(settings, "gateway")))
         health.waits_for("the API server")
-        kube, _ = await stop.unless(stack.enter_async_context(connections.kube(settings, "gateway")))
+        kube, _ = await stop.unless(stack.enter_async_context(connections.kube(settings, "gateway", metrics)))
         health.waits_for("its streams")
         gateway = Gateway(bus, kube, _term_settings(settings), metrics, lease_ttl_s=settings.lease_ttl_s)
         try:
@@ -43,7 +43,9 @@ async def serve(settings: GatewaySettings, stop: Stop) -> None:
             raise StartError(f"the streams cannot be made: {error or 'no answer in time'}") from None
         metrics.watch_gateway(bus, gateway)
         readiness.watch_kubernetes(metrics, kube.reach)
-        health.is_ready({**gateway.checks(), "kubernetes": partial(readiness.kubernetes, kube.reach, kube.config.server)})
+        health.is_ready(
+            {**gateway.checks(), "kubernetes": partial(readiness.kubernetes, kube.reach, kube.config.server)}
+        )
         log.info("started")
         await stop.wait()
         log.info("stopping")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from importlib import metadata
 
 from raybus.bus.clock import SYSTEM, Clock
@@ -11,7 +12,7 @@ from raybus.bus.envelope import rfc3339
 from raybus.bus.leases import Leases
 from raybus.bus.session import Session, encode_session
 from raybus.bus.sessions import SessionWatch
-from raybus.bus.streams import GATEWAY, lease_bucket, provision_leases
+from raybus.bus.streams import GATEWAY, lease_bucket
 from raybus.bus.subjects import CONTROLLERS
 from raybus.bus.transport import Bus, BusError
 from raybus.kube.client import KubeClient
@@ -70,6 +71,24 @@ class Gateway:
         self._term: Term | None = None
         self._active: asyncio.Task[None] | None = None
         self._trouble = ""
+        self.terms: Counter[str] = Counter()  # by how they ended: lost (the lease), failed (NATS or Kubernetes), defect
+
+    @property
+    def leases(self) -> Leases:
+        return self._leases
+
+    @property
+    def writes(self) -> int:
+        return self._term.writes if self._term else 0
+
+    @property
+    def watches(self) -> tuple[int, int]:
+        """How many live, and how many do not yet or not any more."""
+        return self._term.watches if self._term else (0, 0)
+
+    def replicas(self) -> dict[str, int]:
+        """Controller -> its replicas whose sessions live."""
+        return {controller: len(self._sessions.sessions(controller)) for controller in CONTROLLERS}
 
     @property
     def active(self) -> bool:
@@ -99,7 +118,6 @@ class Gateway:
             self._book_timer.cancel()
 
     async def _make_streams(self) -> None:
-        await provision_leases(self._bus, GATEWAY, replicas=self._settings.stream_replicas)
         await make_streams(self._bus, self._settings, await self._kube.cluster_uid())
 
     def _streams_made(self) -> None:
@@ -134,6 +152,7 @@ class Gateway:
     async def _lose(self, _part: int, graceful: bool) -> None:
         self._log.info("gateway_steps_down", graceful=graceful)
         if self._active:
+            self.terms["lost"] += self._term is not None
             self._active.cancel()
             await asyncio.wait((self._active,))
             self._active = None
@@ -159,9 +178,11 @@ class Gateway:
             await self._term.run()
         except* (BusError, KubeError) as group:
             self._trouble = "; ".join(str(error) for error in _leaves(group))
+            self.terms["failed"] += 1
             self._log.warning("term_ends", why=self._trouble)
         except* Exception as group:  # noqa: BLE001 - a defect ends this term, not the process; readiness shows it
             self._trouble = "; ".join(repr(error) for error in _leaves(group))
+            self.terms["defect"] += 1
             self._log.exception("term_failed", why=self._trouble)
         finally:
             self._term = None
@@ -169,7 +190,7 @@ class Gateway:
     # Readiness
 
     def _check_nats(self) -> Check:
-        return Check(self._bus.connected, "" if self._bus.connected else "not connected to NATS")
+        return Check(self._bus.connected, self._bus.refusal if self._bus.connected else "not connected to NATS")
 
     def _check_lease(self) -> Check:
         if self.active:

@@ -32,6 +32,10 @@ class Outbox:
         self._failure: BaseException | None = None
         self.failed = asyncio.Event()
 
+    def __len__(self) -> int:
+        """Writes that have no answer yet."""
+        return len(self._waiting) + len(self._running)
+
     async def send(self, writes: list[Write]) -> None:
         """Take the writes at once; return when all have started, so that whoever produces them is slowed down."""
         self._raise()

@@ -18,7 +18,6 @@ from raybus.bus.envelope import Op
 from raybus.bus.history import History
 from raybus.bus.publisher import Held, ObjectPublisher
 from raybus.bus.streams import StreamSettings
-from raybus.bus.subjects import CONTROLLERS
 from raybus.bus.transport import Bus, BusError, BusTimeout, Unavailable
 from raybus.decide.actions import Json
 from raybus.kube.client import KubeClient
@@ -59,9 +58,17 @@ class TermSettings:
 class Counters(Protocol):
     """What is counted, by whoever shows it."""
 
-    def published(self, controller: str, op: str) -> None: ...
+    def published(self, controller: str, op: str, seconds: float) -> None: ...
+
+    def marked(self, controller: str) -> None: ...
+
+    def listing(self, kind: str) -> None: ...
 
     def interrupted(self, kind: str) -> None: ...
+
+    def recorded(self, history: History) -> None:
+        """A term begins with this history."""
+        ...
 
 
 class LostDataError(BusError):
@@ -97,6 +104,7 @@ class Term:
         self._catalog: Catalog | None = None
         self._mark_now = asyncio.Event()
         self._troubles: dict[Scope, str] = {}
+        self._outbox = Outbox(self._publish)
 
     # What others ask
 
@@ -126,12 +134,23 @@ class Term:
     def objects(self) -> int:
         return self._catalog.objects if self._catalog else 0
 
+    @property
+    def writes(self) -> int:
+        """Messages that are not stored yet."""
+        return len(self._outbox)
+
+    @property
+    def watches(self) -> tuple[int, int]:
+        """How many live, and how many do not yet or not any more."""
+        live = sum(watch.scope in self._live for watch in self._watching)
+        return live, len(self._watching) - live
+
     # The term
 
     async def run(self) -> None:
         off = self._bus.on_connection(self._connection)
         history: History | None = None
-        outbox = Outbox(self._publish)
+        outbox = self._outbox
         try:
             cluster_uid = await self._kube.cluster_uid()
             self._catalog = await self._load(cluster_uid)
@@ -142,6 +161,7 @@ class Term:
                 cluster_uid=cluster_uid,
                 clock=self._clock,
             )
+            self._counters.recorded(history)
             await history.start()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow_routes(group, self._catalog, outbox, history))
@@ -220,6 +240,7 @@ class Term:
             )
         elif isinstance(event, ListBegun):
             self._live.discard(scope)
+            self._counters.listing(scope.kind)
             self._log.info("list_begins", kind=scope.kind, selector=scope.selector, why=event.why)
         elif isinstance(event, Watching):
             self._live.add(scope)
@@ -260,11 +281,13 @@ class Term:
 
     async def _publish(self, write: Write) -> None:
         publisher = self._publishers[write.controller]
+        clock = asyncio.get_running_loop().time
+        began = clock()
         if write.op is Op.PUT:
             await publisher.put(write.subject, write.obj, projection=write.projection)
         else:
             await publisher.tombstone(write.subject, write.obj)
-        self._counters.published(write.controller, write.op.value)
+        self._counters.published(write.controller, write.op.value, clock() - began)
 
     async def _mark(self, catalog: Catalog, outbox: Outbox) -> None:
         """Markers: at once when a watch begins to live, then every ten seconds. What they promise has been stored before."""
@@ -279,6 +302,7 @@ class Term:
                 # Without an answer it is written again with the next round. Fenced ends the term: it can vouch for nothing more.
                 with contextlib.suppress(BusTimeout, Unavailable):
                     await self._publishers[controller].mark(kind, version)
+                    self._counters.marked(controller)
 
     def _connection(self, connected: bool) -> None:
         if connected:
@@ -299,19 +323,17 @@ class Term:
 
 
 async def make_streams(bus: Bus, settings: TermSettings, cluster_uid: str) -> dict[str, StreamSettings]:
-    """Make all streams and lease buckets of controllers, or find them as they should be. Those of another cluster are emptied."""
-    await streams.provision_history(bus, max_bytes=settings.history_bytes, replicas=settings.stream_replicas)
-    return {
-        controller: await streams.provision(
-            bus,
-            controller,
-            cluster_uid=cluster_uid,
-            partitions=settings.partitions,
-            generation=settings.generation,
-            replicas=settings.stream_replicas,
-        )
-        for controller in CONTROLLERS
-    }
+    """Make all streams and lease buckets, or find them as they should be. Those of another cluster are emptied.
+
+    Settings that differ and may not be changed are for `raybus provision`: this gateway serves with those that are there.
+    """
+    wanted = streams.Wanted(
+        partitions=settings.partitions,
+        generation=settings.generation,
+        replicas=settings.stream_replicas,
+        history_bytes=settings.history_bytes,
+    )
+    return await streams.provision_all(bus, cluster_uid, wanted, lenient=True)
 
 
 async def _raise_failure(outbox: Outbox) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from raybus.api.shape import Shapes
 from raybus.domain import kinds
 from raybus.kube.client import KubeClient
+from raybus.observe.requests import RayRequests
 from raybus.ray.http import Access, Dashboards
 from raybus.runtime.flags import load
 from raybus.runtime.service import Parts, Services, run
@@ -54,12 +55,14 @@ def access_of(kube: KubeClient) -> Access:
 @asynccontextmanager
 async def parts(services: Services, *, through_api_server: bool) -> AsyncIterator[Parts]:
     access = partial(access_of, services.kube) if through_api_server else None
-    async with Dashboards(access=access) as ray:
+    requests = RayRequests(services.metrics)
+    async with Dashboards(access=access, on_answer=requests.answered) as ray:
         ray_access = RayAccess(ray, services.kube)
         yield Parts(
             handlers=RayActions(ray_access).handlers(),
             prober=JobProber(ray_access),
-            watch=metrics.watch,
+            watch=partial(metrics.watch, now=services.clock.now),
+            on_outcome=metrics.count(services.metrics),
         )
 
 

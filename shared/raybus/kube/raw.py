@@ -24,6 +24,7 @@ from raybus.kube.config import ConfigError, KubeConfig
 from raybus.kube.gate import Gate, Lane
 from raybus.kube.limit import AdaptiveLimit
 from raybus.kube.lines import LineSplitter, LineTooLongError
+from raybus.kube.meter import Meter, NoMeter
 from raybus.kube.reach import ASK_TIMEOUT_S, Reach
 
 Query = Mapping[str, str | int | bool]
@@ -41,12 +42,20 @@ JSON = "application/json"
 class RawClient:
     """Requests and streams by path; raybus.kube.client.KubeClient adds the verbs of objects."""
 
-    def __init__(self, config: KubeConfig, *, user_agent: str = "raybus", limit: AdaptiveLimit | None = None) -> None:
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        user_agent: str = "raybus",
+        limit: AdaptiveLimit | None = None,
+        meter: Meter | None = None,
+    ) -> None:
         self._config = config
         self._user_agent = user_agent
         self._gate = Gate(limit or AdaptiveLimit())
         self._session: aiohttp.ClientSession | None = None
         self._refreshing = asyncio.Lock()
+        self._meter = meter or NoMeter()
         self.reach = Reach()
 
     @property
@@ -128,6 +137,7 @@ class RawClient:
                 await self._refresh_if_due()
                 sent = True
                 sent_at = clock()
+                self._meter.waited(method, sent_at - began)
                 code, answer, retry_after = await self._tried(method, path, query, data, content_type)
                 self._gate.limit.answered(clock() - sent_at, self._gate.in_flight)
         except TimeoutError as error:
@@ -158,10 +168,17 @@ class RawClient:
     async def _exchange(
         self, method: str, path: str, query: Query | None, data: bytes | None, content_type: str | None
     ) -> tuple[int, bytes, str | None]:
-        async with self._open(
-            method, path, query, data=data, content_type=content_type, timeout=_NO_TIMEOUT
-        ) as response:
-            return response.status, await response.read(), response.headers.get("Retry-After")
+        clock = asyncio.get_running_loop().time
+        began, status = clock(), 0
+        try:
+            async with self._open(
+                method, path, query, data=data, content_type=content_type, timeout=_NO_TIMEOUT
+            ) as response:
+                answer = await response.read()
+                status = response.status
+                return status, answer, response.headers.get("Retry-After")
+        finally:
+            self._meter.answered(method, status, clock() - began)
 
     def _open(
         self,
@@ -235,11 +252,14 @@ class RawClient:
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
         clock = asyncio.get_running_loop().time
         began = clock()
+        status = 0
         try:
             await self._refresh_if_due()
             for attempt in (1, 2):
                 used = self._config
                 async with self._open("GET", path, query, timeout=timeout) as response:
+                    status = response.status
+                    self._meter.answered("GET", status, clock() - began)
                     if response.status == 401 and attempt == 1 and await self._refresh(used):
                         continue
                     self.reach.answered(response.status, f"GET {path}", since=began, now=clock())
@@ -252,6 +272,8 @@ class RawClient:
         except LineTooLongError as error:
             raise errors.KubeError(200, "LineTooLong", f"GET {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            if not status:
+                self._meter.answered("GET", status, clock() - began)
             raise self._silent(f"GET {path}", error, began) from error
 
     async def stream_lines(
@@ -261,7 +283,6 @@ class RawClient:
         async with self.open_stream(path, query, idle_timeout_s=idle_timeout_s) as lines:
             async for line in lines:
                 yield line
-
 
     async def _lines(self, content: aiohttp.StreamReader, line_max: int) -> AsyncGenerator[bytes]:
         splitter = LineSplitter(line_max)

@@ -41,12 +41,22 @@ def _asked(check: Callable[[], Check]) -> Check:
         return Check(ok=False, detail=f"{type(error).__name__}: {error}")
 
 
+def watch_ready(metrics: ServiceMetrics, ready: Checks) -> None:
+    metrics.watch(
+        "raybus_ready",
+        "1 while this check of /readyz holds; the service is ready while all do.",
+        lambda: {name: int(check.ok) for name, check in results(ready).items()},
+        label="check",
+    )
+
+
 class HealthServer:
     """Serve on `host`:`port`; port 0 takes a free one, then `port` tells which."""
 
     def __init__(self, metrics: ServiceMetrics, ready: Checks, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._metrics = metrics
         self._ready = ready
+        watch_ready(metrics, ready)
         self._host = host
         self.port = port
         app = web.Application()

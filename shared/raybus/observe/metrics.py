@@ -1,8 +1,8 @@
 """Prometheus metrics of a service, in a registry of its own; rendered when somebody asks, never in the background.
 
-Where a new one belongs: what is counted in every controller in `ControllerMetrics`; what already lives somewhere in a controller
-(a queue's length, a marker's age) in raybus.runtime.readiness, through `watch`, read at the scrape; what only one service has in
-that service's metrics.py. `make docs` brings it into docs/reference/metrics.md.
+Where a new one belongs: what is counted in every controller in `ControllerMetrics`; what already lives somewhere in a service
+(a queue's length, a marker's age) in raybus.runtime.telemetry, through `watch`, read at the scrape; what only one service has in
+that service's metrics.py. Labels have few values and name no object, except in KubeRay's own metrics, which do. `make docs` brings it into docs/reference/metrics.md.
 """
 
 from __future__ import annotations
@@ -12,12 +12,23 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PASS_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+# Otherwise each counter and histogram shows a second series: when it was made. The library gives this function no types.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Reading = float | Mapping[str, float] | None
 """One value, values by the one label's value, or nothing to say yet."""
@@ -49,6 +60,17 @@ class Described:
     text: str
 
 
+PROCESS = (
+    Described("process_cpu_seconds_total", "counter", (), "Total user and system CPU time spent in seconds."),
+    Described("process_max_fds", "gauge", (), "Maximum number of open file descriptors."),
+    Described("process_open_fds", "gauge", (), "Number of open file descriptors."),
+    Described("process_resident_memory_bytes", "gauge", (), "Resident memory size in bytes."),
+    Described("process_start_time_seconds", "gauge", (), "Start time of the process since unix epoch in seconds."),
+    Described("process_virtual_memory_bytes", "gauge", (), "Virtual memory size in bytes."),
+)
+"""What the library's ProcessCollector shows, in its words."""
+
+
 class ServiceMetrics:
     def __init__(self, service: str) -> None:
         self.registry = CollectorRegistry()
@@ -57,7 +79,7 @@ class ServiceMetrics:
         self._each: list[Callable[[], Iterable[str]]] = []
         self.registry.register(self._watched)
         ProcessCollector(registry=self.registry)
-        build = self._gauge("raybus_build_info", "The running version.", ("service", "version"))
+        build = self._gauge("raybus_build_info", "1; the running version.", ("component", "version"))
         build.labels(service, metadata.version("raybus")).set(1)
 
     def counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
@@ -65,10 +87,12 @@ class ServiceMetrics:
         self.described.append(Described(f"{name}_total", "counter", labels, text))
         return Counter(name, text, labels, registry=self.registry)
 
-    def seconds(self, name: str, text: str) -> Histogram:
+    def seconds(
+        self, name: str, text: str, labels: tuple[str, ...] = (), *, buckets: tuple[float, ...] = PASS_BUCKETS_S
+    ) -> Histogram:
         """A histogram of times, in seconds."""
-        self.described.append(Described(name, "histogram", (), text))
-        return Histogram(name, text, buckets=PASS_BUCKETS_S, registry=self.registry)
+        self.described.append(Described(name, "histogram", labels, text))
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         self.described.append(Described(name, "gauge", labels, text))
@@ -132,14 +156,18 @@ def _escaped(value: str) -> str:
 
 
 class ControllerMetrics(ServiceMetrics):
-    """Metrics that every controller has; `controller` is its name, such as "raycluster"."""
+    """Metrics that every controller has; `component` is what it is called in a cluster, such as "cluster-ctrl"."""
 
-    def __init__(self, controller: str) -> None:
-        super().__init__(controller)
+    def __init__(self, component: str) -> None:
+        super().__init__(component)
         self.passes = self.counter("raybus_passes", "Passes over an object, by result.", ("result",))
-        self.pass_seconds = self.seconds("raybus_pass_seconds", "Time of a pass, its requests included.")
+        self.pass_seconds = self.seconds("raybus_pass_seconds", "Time of a pass, its requests included.", ("result",))
         self.queue_seconds = self.seconds("raybus_queue_wait_seconds", "Time a due key waited for a worker.")
         self.actions = self.counter("raybus_actions", "Actions carried out, by result.", ("action", "result"))
         self.confirmations = self.counter(
             "raybus_confirmations", "Trees read afresh from the API server before acting."
+        )
+        self.resyncs = self.counter("raybus_resyncs", "Trees that were due because it was time to look again.")
+        self.delivery_seconds = self.seconds(
+            "raybus_mirror_delivery_seconds", "Time from NATS storing a message until the mirror took it in."
         )

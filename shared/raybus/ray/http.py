@@ -21,6 +21,9 @@ from yarl import URL
 
 from raybus.ray.errors import NoAnswer, Refused
 
+OnAnswer = Callable[[str, int, float], None]
+"""Gets of each request its method, the status (0: no answer) and the seconds it took; it counts, and must not raise."""
+
 DIRECT_TIMEOUT_S = 2.0
 PROXY_TIMEOUT_S = 10.0
 ANSWER_MAX = 4 * 2**20  # bytes
@@ -65,8 +68,15 @@ class Dashboards:
     Without it HTTP_PROXY and NO_PROXY of the environment count.
     """
 
-    def __init__(self, *, access: Callable[[], Access] | None = None, connections: int = 256) -> None:
+    def __init__(
+        self,
+        *,
+        access: Callable[[], Access] | None = None,
+        connections: int = 256,
+        on_answer: OnAnswer = lambda _method, _status, _seconds: None,
+    ) -> None:
         self._access = access
+        self._on_answer = on_answer
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
 
@@ -104,13 +114,19 @@ class Dashboards:
         limit_s = timeout_s or dashboard.timeout_s
         asked = f"{method} {dashboard.url}{path}"
         data = b"" if body is None else orjson.dumps(body)
+        clock = asyncio.get_running_loop().time
+        began, status = clock(), 0
         try:
             async with asyncio.timeout(limit_s), self._open(dashboard, method, path, data) as response:
-                return Answer(response.status, await _read(response, asked, answer_max))
+                answer = await _read(response, asked, answer_max)
+                status = response.status
+                return Answer(status, answer)
         except TimeoutError as error:
             raise NoAnswer(f"{asked}: no answer in {limit_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer(f"{asked}: {error or type(error).__name__}") from error
+        finally:
+            self._on_answer(method, status, clock() - began)
 
     def websocket(
         self, dashboard: Dashboard, path: str, *, idle_timeout_s: float | None

@@ -7,6 +7,8 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from yarl import URL
+
 from raybus.bus import streams
 from raybus.bus.nats import NatsBus
 from raybus.bus.streams import StreamSettings
@@ -15,6 +17,8 @@ from raybus.kube import config, reach
 from raybus.kube.client import KubeClient
 from raybus.kube.errors import KubeError
 from raybus.observe.logging import get_logger
+from raybus.observe.metrics import ServiceMetrics
+from raybus.observe.requests import KubeRequests
 from raybus.runtime.settings import ServiceSettings
 
 KUBE_WAIT_S = 60.0
@@ -52,7 +56,7 @@ async def nats(settings: ServiceSettings, name: str) -> AsyncIterator[NatsBus]:
 
 
 @asynccontextmanager
-async def kube(settings: ServiceSettings, name: str) -> AsyncIterator[tuple[KubeClient, str]]:
+async def kube(settings: ServiceSettings, name: str, metrics: ServiceMetrics) -> AsyncIterator[tuple[KubeClient, str]]:
     """A client of the API server, whose `reach` is kept up to date, and the uid of the cluster.
 
     Raises StartError if the server does not answer within 60 s.
@@ -61,7 +65,8 @@ async def kube(settings: ServiceSettings, name: str) -> AsyncIterator[tuple[Kube
         loaded = await asyncio.to_thread(config.load, settings.kubeconfig or None)
     except config.ConfigError as error:
         raise StartError(f"{error} (--kubeconfig)") from None
-    async with KubeClient(loaded, user_agent=f"raybus-{name}") as client:
+    meter = KubeRequests(metrics, URL(loaded.server).authority)
+    async with KubeClient(loaded, user_agent=f"raybus-{name}", meter=meter) as client:
         uid = await _cluster_uid(client)
         async with reach.watching(client.reach, client.ask):
             yield client, uid

@@ -21,7 +21,7 @@ from raybus.observe.metrics import ControllerMetrics
 from raybus.runtime import backoff, outcomes
 from raybus.runtime.backoff import Backoff
 from raybus.runtime.clock import Clock
-from raybus.runtime.executor import Executor, Handler, Ports
+from raybus.runtime.executor import Executor, Handler, OnOutcome, Ports
 from raybus.runtime.ownership import Ownership, ReadPartitions
 from raybus.runtime.passes import PassResult, PassRunner
 from raybus.runtime.ports import Prober
@@ -60,6 +60,7 @@ class Controller(Generic[W]):
         mine: Callable[[int], bool],
         read: ReadPartitions,
         handlers: Mapping[type[Action], Handler] | None = None,
+        on_outcome: OnOutcome = lambda _outcome, _root: None,
         prober: Prober | None = None,
         workers: int = 64,
         queue_limit: int = 50_000,
@@ -80,7 +81,16 @@ class Controller(Generic[W]):
         self._passes = PassRunner(
             spec,
             ports,
-            Executor(spec.name, ports, clock, metrics, actions=spec.actions, handlers=handlers, told=self._told),
+            Executor(
+                spec.name,
+                ports,
+                clock,
+                metrics,
+                actions=spec.actions,
+                handlers=handlers,
+                told=self._told,
+                on_outcome=on_outcome,
+            ),
             clock,
             metrics,
             facts=self.probes.facts if self.probes is not None else lambda _key: {},
@@ -178,6 +188,7 @@ class Controller(Generic[W]):
         for key in self._ports.mirror.roots(None):
             due = fnv1a32(f"{key.namespace}/{key.name}") % RESYNC_SLICES == number
             if due and self._watched(key) and not self.backoff.parked(key):
+                self._metrics.resyncs.inc()
                 self.queue.add(key, RESYNC)
         self._after("resync", RESYNC_S / RESYNC_SLICES, self._resync_slice, (number + 1) % RESYNC_SLICES)
 
@@ -244,8 +255,10 @@ class Controller(Generic[W]):
         self._metrics.queue_seconds.observe(due.waited_s)
         began = self._clock.monotonic()
         result = await self._passes.run(key, due.trigger, takeover=key in self._unread)
-        self._metrics.pass_seconds.observe(self._clock.monotonic() - began)
-        self._metrics.passes.labels(self._settled(key, result)).inc()
+        took_s = self._clock.monotonic() - began
+        word = self._settled(key, result)
+        self._metrics.pass_seconds.labels(word).observe(took_s)
+        self._metrics.passes.labels(word).inc()
 
     def _settled(self, key: RootKey, result: PassResult) -> str:
         """Draw the consequences of a pass; the answer is its result in a word, for the metric."""

@@ -32,6 +32,9 @@ EVENTS_REMEMBERED = 10_000
 Handler = Callable[[Any], Awaitable[Outcome]]
 """Carries out one action of a class it is registered for."""
 
+OnOutcome = Callable[[Outcome, Json | None], None]
+"""Gets the outcome of each action with the root of its tree (None if that is gone); it counts, and must not raise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -62,9 +65,11 @@ class Executor:
         actions: tuple[type[Action], ...],
         handlers: Mapping[type[Action], Handler] | None = None,
         told: Told | None = None,
+        on_outcome: OnOutcome = lambda _outcome, _root: None,
     ) -> None:
         self._ports = ports
         self._told = told or Told()
+        self._on_outcome = on_outcome
         self._verbs = KubeVerbs(ports.kube, ports.mirror)
         self._clock = clock
         self._metrics = metrics
@@ -124,6 +129,7 @@ class Executor:
         faultpoints.hit(f"after:{name}")
         took_ms = (self._clock.monotonic() - began) * 1000
         self._metrics.actions.labels(name, outcome.result.value).inc()
+        self._on_outcome(outcome, context.root)
         if not outcome.ok:
             log.warning(
                 "action without success", result=outcome.result.value, message=outcome.message[: story.MESSAGE_MAX]

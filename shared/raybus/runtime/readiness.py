@@ -8,7 +8,7 @@ from typing import Any
 from raybus.bus.transport import Bus
 from raybus.kube.reach import Reach
 from raybus.observe.health import Check, Checks
-from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
+from raybus.observe.metrics import ServiceMetrics
 from raybus.runtime.controller import Controller
 from raybus.runtime.ports import Mirror
 
@@ -26,7 +26,7 @@ def checks(
     """
 
     def nats() -> Check:
-        return Check(bus.connected, "" if bus.connected else "no connection to NATS")
+        return Check(bus.connected, bus.refusal if bus.connected else "no connection to NATS")
 
     def partitions() -> Check:
         held = owned()
@@ -56,30 +56,3 @@ def watch_kubernetes(metrics: ServiceMetrics, reach: Reach) -> None:
     metrics.watch(
         "raybus_kubernetes_reachable", "1 while the API server is within reach.", lambda: int(not reach.trouble)
     )
-
-
-def watch(
-    metrics: ControllerMetrics,
-    bus: Bus,
-    mirror: Mirror,
-    controller: Controller[Any],
-    owned: Callable[[], frozenset[int]],
-    *,
-    dropped: Callable[[], int],
-) -> None:
-    """Metrics of what already lives in these objects; read at the scrape."""
-
-    def ages() -> dict[str, float]:
-        known = {kind: mirror.marker_age_s(kind) for kind in controller.spec.kinds}
-        return {kind: age for kind, age in known.items() if age is not None}
-
-    metrics.watch("raybus_queue_length", "Trees that are due and wait for a worker.", lambda: len(controller.queue))
-    metrics.watch("raybus_queue_running", "Passes under way.", lambda: controller.queue.running)
-    metrics.watch("raybus_owned_partitions", "Partitions whose lease this replica holds.", lambda: len(owned()))
-    metrics.watch("raybus_marker_age_seconds", "Age of the last completeness marker.", ages, label="kind")
-    metrics.watch("raybus_nats_connected", "1 while connected to NATS.", lambda: int(bus.connected))
-    metrics.watch("raybus_probes", "Submissions being watched.", lambda: len(controller.probes or ()))
-    metrics.watch(
-        "raybus_parked_keys", "Trees left alone after repeated bugs.", lambda: controller.backoff.parked_count
-    )
-    metrics.watch("raybus_history_dropped", "History records not stored.", dropped, counter=True)

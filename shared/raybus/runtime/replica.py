@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -21,25 +21,29 @@ from raybus.decide.actions import Action, Json
 from raybus.decide.tree import RootKey
 from raybus.observe.health import Checks
 from raybus.observe.metrics import ControllerMetrics
-from raybus.runtime import readiness
+from raybus.runtime import readiness, telemetry
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.controller import Controller
-from raybus.runtime.executor import Handler, Ports
+from raybus.runtime.executor import Handler, OnOutcome, Ports
 from raybus.runtime.ports import Events, Kube, Prober
 from raybus.runtime.references import ReferenceReader
 from raybus.runtime.settings import ServiceSettings
 from raybus.runtime.spec import ControllerSpec
+from raybus.runtime.telemetry import Seen
 
 W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a service adds: handlers for its own actions, who asks Ray, and `watch`, which adds metrics about the roots."""
+    """What a service adds: handlers for its own actions, who asks Ray, `watch`, which adds metrics about the trees, and
+    `on_outcome`, which counts what became of actions.
+    """
 
     handlers: Mapping[type[Action], Handler] = field(default_factory=dict)
     prober: Prober | None = None
-    watch: Callable[[ControllerMetrics, Callable[[], Iterable[Json]]], None] | None = None
+    watch: Callable[[ControllerMetrics, Seen], None] | None = None
+    on_outcome: OnOutcome = lambda _outcome, _root: None
 
 
 class Replica(Generic[W]):
@@ -65,7 +69,14 @@ class Replica(Generic[W]):
         self._stack = AsyncExitStack()
         self.history = History(bus, spec.name, instance=settings.replica_id, cluster_uid=found.cluster_uid, clock=clock)
         self.mirror = Mirror(
-            bus, spec.name, spec.routes, self._on_change, on_ref=self._on_ref, settings=found, clock=clock
+            bus,
+            spec.name,
+            spec.routes,
+            self._on_change,
+            on_ref=self._on_ref,
+            on_delay=metrics.delivery_seconds.observe,
+            settings=found,
+            clock=clock,
         )
         self._references = ReferenceReader(kube, self.mirror, self.mirror.learned)
         self.controller = Controller(
@@ -77,6 +88,7 @@ class Replica(Generic[W]):
             mine=self._mine,
             read=self.mirror.own,
             handlers=parts.handlers,
+            on_outcome=parts.on_outcome,
             prober=parts.prober,
             workers=settings.workers,
             queue_limit=settings.queue_limit,
@@ -99,17 +111,11 @@ class Replica(Generic[W]):
             ttl_s=settings.lease_ttl_s,
             clock=clock,
         )
-        readiness.watch(
-            metrics, bus, self.mirror, self.controller, self.leases.owned, dropped=lambda: self.history.dropped
+        telemetry.watch_replica(
+            metrics, bus, mirror=self.mirror, controller=self.controller, leases=self.leases, history=self.history
         )
         if parts.watch is not None:
-            parts.watch(metrics, self._roots)
-
-    def _roots(self) -> list[Json]:
-        """The objects of the root kind in this replica's partitions."""
-        kind = self.controller.spec.root_kind.kind
-        keys = [key for key in self.mirror.roots() if key.kind == kind]
-        return [root for root in map(self.mirror.root, keys) if root is not None]
+            parts.watch(metrics, _Seen(self.mirror, spec.root_kind.kind))
 
     # Mirror, controller and leases need each other; these three break the circle.
 
@@ -144,3 +150,20 @@ class Replica(Generic[W]):
         """Begin no new pass, let the running ones end, then release the partitions one by one."""
         await self.controller.drain(self._settings.drain_s)
         await self.leases.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """See telemetry.Seen."""
+
+    mirror: Mirror
+    kind: str
+
+    def roots(self) -> Iterator[Json]:
+        return (root for _, root in self.trees() if root is not None)
+
+    def trees(self) -> Iterator[tuple[RootKey, Json | None]]:
+        return ((key, self.mirror.root(key)) for key in self.mirror.roots() if key.kind == self.kind)
+
+    def kin(self, key: RootKey, kind: str) -> list[Json]:
+        return self.mirror.kin(key, kind)

@@ -21,12 +21,12 @@ from raybus.kube.events import EventRecorder
 from raybus.observe import logging
 from raybus.observe.health import Check, Checks, HealthPortError, HealthServer
 from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
-from raybus.runtime import configfile, connections, readiness
+from raybus.runtime import configfile, connections, neighbours, readiness, telemetry
 from raybus.runtime.clock import SYSTEM, Clock
 from raybus.runtime.connections import StartError
 from raybus.runtime.lifecycle import Stop, StoppedError
 from raybus.runtime.replica import Parts, Replica
-from raybus.runtime.settings import ServiceSettings
+from raybus.runtime.settings import ControllerSettings, ServiceSettings
 from raybus.runtime.spec import ControllerSpec
 
 __all__ = ["Health", "MakeParts", "Parts", "Services", "no_parts", "run", "run_until_stopped", "serve"]
@@ -41,6 +41,7 @@ class Services:
     settings: ServiceSettings
     kube: KubeClient
     clock: Clock
+    metrics: ControllerMetrics
 
 
 MakeParts = Callable[[Services], AbstractAsyncContextManager[Parts]]
@@ -52,9 +53,12 @@ async def no_parts(_services: Services) -> AsyncIterator[Parts]:
     yield Parts()
 
 
-def run(spec: ControllerSpec[W], settings: ServiceSettings, prog: str, parts: MakeParts = no_parts) -> int:
+def run(spec: ControllerSpec[W], settings: ControllerSettings, prog: str, parts: MakeParts = no_parts) -> int:
     """Run a controller until SIGTERM or SIGINT; the exit code. 1 with one line on standard error if it cannot start."""
-    return run_until_stopped(lambda stop: serve(spec, settings, stop, parts), settings, prog, service=spec.name)
+    metrics = ControllerMetrics(prog.removeprefix("raybus-"))
+    return run_until_stopped(
+        lambda stop: serve(spec, settings, stop, metrics, parts), settings, prog, service=spec.name
+    )
 
 
 def run_until_stopped(
@@ -113,26 +117,34 @@ class Health:
         await self._server.stop()
 
 
-async def serve(spec: ControllerSpec[W], settings: ServiceSettings, stop: Stop, make_parts: MakeParts) -> None:
+async def serve(
+    spec: ControllerSpec[W], settings: ControllerSettings, stop: Stop, metrics: ControllerMetrics, make_parts: MakeParts
+) -> None:
     """All of a controller process but its event loop. Raises StartError, HealthPortError, StoppedError."""
     log = logging.get_logger(controller=spec.name)
-    metrics = ControllerMetrics(spec.name)
     async with AsyncExitStack() as stack:
         health = await stack.enter_async_context(Health(metrics, settings))
         log.info("starting", version=metadata.version("raybus"), health_port=health.port)
         health.waits_for("NATS")
         bus = await stop.unless(stack.enter_async_context(connections.nats(settings, spec.name)))
         health.waits_for("the API server")
-        kube, uid = await stop.unless(stack.enter_async_context(connections.kube(settings, spec.name)))
+        kube, uid = await stop.unless(stack.enter_async_context(connections.kube(settings, spec.name, metrics)))
+        looking = neighbours.refuse_beside_another(
+            kube, settings.namespaces, take_over=settings.take_over, now=SYSTEM.now
+        )
+        await stop.unless(looking)
         health.waits_for("the gateway to make the streams")
         found = await stop.unless(connections.stream_settings(bus, spec.name, uid, settings.nats_wait_s))
-        parts = await stack.enter_async_context(make_parts(Services(settings, kube, SYSTEM)))
+        parts = await stack.enter_async_context(make_parts(Services(settings, kube, SYSTEM, metrics)))
         recorder = EventRecorder(kube, f"{spec.name}-controller", settings.replica_id, clock=SYSTEM.now)
         events = await stack.enter_async_context(recorder)
         replica = Replica(spec, settings, metrics, bus=bus, kube=kube, events=events, found=found, parts=parts)
         await stack.enter_async_context(replica)
         readiness.watch_kubernetes(metrics, kube.reach)
-        health.is_ready({**replica.checks(), "kubernetes": partial(readiness.kubernetes, kube.reach, kube.config.server)})
+        telemetry.watch_events(metrics, events)
+        health.is_ready(
+            {**replica.checks(), "kubernetes": partial(readiness.kubernetes, kube.reach, kube.config.server)}
+        )
         log.info("started")
 
         await stop.wait()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from raybus.decide.actions import PatchRayClusterStatus
+from raybus.decide.outcome import Outcome, Result
 from raybus.observe.metrics import ServiceMetrics
 from raybus_cluster_ctrl import metrics
+from support.trees import Trees
 
 
 def a_cluster(name: str, provisioned: str = "", crd: str = "") -> dict[str, Any]:
@@ -30,7 +35,7 @@ def a_cluster(name: str, provisioned: str = "", crd: str = "") -> dict[str, Any]
 
 def scraped(*roots: dict[str, Any]) -> set[str]:
     service = ServiceMetrics("test")
-    metrics.watch(service, lambda: roots)
+    metrics.watch(service, Trees(*roots))
     return {line for line in service.render().decode().splitlines() if line.startswith("kuberay_")}
 
 
@@ -55,9 +60,47 @@ def test_one_that_is_not_provisioned_any_more_has_no_duration() -> None:
 
 
 def test_what_is_gone_is_gone_from_the_metrics() -> None:
-    there = [a_cluster("c1"), a_cluster("c2")]
+    there = Trees(a_cluster("c1"), a_cluster("c2"))
     service = ServiceMetrics("test")
-    metrics.watch(service, lambda: there)
+    metrics.watch(service, there)
     assert b'name="c1"' in service.render()
-    there.pop(0)
+    there.found.pop(0)
     assert b'name="c1"' not in service.render()
+
+
+def written(before: str, after: str, result: Result = Result.DONE) -> Outcome:
+    action = PatchRayClusterStatus(
+        namespace="ns",
+        name="c",
+        uid="uid-c",
+        status=a_cluster("c", after)["status"],
+        previous=a_cluster("c", before).get("status", {}),
+        resource_version="1",
+        reason="its pods are ready",
+    )
+    return Outcome(action=action, result=result)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "root", "expected"),
+    [
+        (written("", "True"), a_cluster("c"), 90.0),
+        (written("False", "True"), a_cluster("c"), 90.0),
+        (written("True", "True"), a_cluster("c"), None),
+        (written("False", "False"), a_cluster("c"), None),
+        (written("False", "True", Result.CONFLICT), a_cluster("c"), None),
+        (written("False", "True"), None, None),
+    ],
+    ids=["first", "again", "still", "not yet", "not written", "gone"],
+)
+def test_the_time_until_ready_is_counted_when_it_is_written(
+    outcome: Outcome, root: dict[str, Any] | None, expected: float | None
+) -> None:
+    assert metrics.became_provisioned(outcome, root) == expected
+
+    service = ServiceMetrics("test")
+    metrics.count(service)(outcome, root)
+    text = service.render().decode()
+    assert f"raybus_cluster_provisioning_seconds_count {float(expected is not None)}" in text
+    assert f'raybus_cluster_provisioning_seconds_bucket{{le="120.0"}} {float(expected is not None)}' in text
+    assert 'raybus_cluster_provisioning_seconds_bucket{le="60.0"} 0.0' in text

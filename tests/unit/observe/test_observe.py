@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
+from importlib import metadata
 
 import aiohttp
 import orjson
@@ -14,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from raybus.observe import logging as our_logging
 from raybus.observe.health import Check, HealthPortError, HealthServer
-from raybus.observe.metrics import ControllerMetrics, ServiceMetrics
+from raybus.observe.metrics import PROCESS, ControllerMetrics, ServiceMetrics
+from raybus.observe.requests import KubeRequests, RayRequests
 
 
 @pytest.fixture
@@ -115,13 +117,14 @@ class TestMetrics:
         metrics.watch("raybus_age", "Ages.", lambda: {"Pod": 1.5}, label="kind")
         metrics.watch("raybus_lost", "Lost ones.", lambda: 1, counter=True)
         metrics.passes.labels("done").inc()
+        metrics.pass_seconds.labels("done").observe(0.1)
         metrics.actions.labels("CreatePod", "done").inc()
 
         shown = {}
         for family in text_string_to_metric_families(metrics.render().decode()):
             labels = {key for sample in family.samples for key in sample.labels if key != "le"}
             shown[family.name] = (family.type, labels, family.documentation)
-        ours = {name: about for name, about in shown.items() if name.startswith("raybus_") and "created" not in name}
+        ours = {name: about for name, about in shown.items() if name.startswith("raybus_")}
 
         described = {
             each.name.removesuffix("_total"): (each.type, set(each.labels), each.text) for each in metrics.described
@@ -137,6 +140,54 @@ class TestMetrics:
         assert {sample.labels["name"]: sample.labels["state"] for sample in family.samples} == states
         assert {sample.value for sample in family.samples} == {2.5}
         assert (family.type, family.documentation) == ("gauge", "Things.")
+
+    def test_no_series_tells_when_another_one_was_made(self) -> None:
+        metrics = ControllerMetrics("raycluster")
+        metrics.passes.labels("done").inc()
+
+        assert b"_created" not in metrics.render()
+
+    def test_what_the_process_uses_is_described_as_the_library_shows_it(self) -> None:
+        text = ServiceMetrics("gateway").render().decode()
+
+        shown = {
+            (f"{found.name}_total" if found.type == "counter" else found.name, found.type, found.documentation)
+            for found in text_string_to_metric_families(text)
+            if found.name.startswith("process_")
+        }
+        assert shown == {(each.name, each.type, each.text) for each in PROCESS}
+
+    def test_requests_to_the_api_server_have_the_names_of_kubernetes_clients(self) -> None:
+        metrics = ServiceMetrics("gateway")
+        requests = KubeRequests(metrics, "10.0.0.1:443")
+
+        requests.waited("GET", 0.3)
+        requests.answered("GET", 200, 0.02)
+        requests.answered("POST", 0, 40.0)
+
+        lines = set(metrics.render().decode().splitlines())
+        assert lines >= {
+            'rest_client_requests_total{code="200",host="10.0.0.1:443",method="GET"} 1.0',
+            'rest_client_requests_total{code="<error>",host="10.0.0.1:443",method="POST"} 1.0',
+            'rest_client_request_duration_seconds_bucket{host="10.0.0.1:443",le="0.025",verb="GET"} 1.0',
+            'rest_client_request_duration_seconds_bucket{host="10.0.0.1:443",le="30.0",verb="POST"} 0.0',
+            'rest_client_request_duration_seconds_count{host="10.0.0.1:443",verb="POST"} 1.0',
+            'rest_client_rate_limiter_duration_seconds_bucket{host="10.0.0.1:443",le="0.5",verb="GET"} 1.0',
+        }
+
+    def test_requests_to_ray(self) -> None:
+        metrics = ServiceMetrics("job-ctrl")
+        requests = RayRequests(metrics)
+
+        requests.answered("GET", 404, 0.02)
+        requests.answered("GET", 0, 2.0)
+
+        lines = set(metrics.render().decode().splitlines())
+        assert lines >= {
+            'raybus_ray_requests_total{code="404",method="GET"} 1.0',
+            'raybus_ray_requests_total{code="<error>",method="GET"} 1.0',
+            'raybus_ray_request_seconds_count{method="GET"} 2.0',
+        }
 
     def test_two_services_in_one_process_do_not_share_a_registry(self) -> None:
         ControllerMetrics("a").passes.labels("done").inc()
@@ -166,7 +217,12 @@ class TestHealth:
                 async with client.get("/healthz") as response:
                     assert response.status == 200
                 async with client.get("/metrics") as response:
-                    assert "raybus_build_info" in await response.text()
+                    text = await response.text()
+                    assert f'raybus_build_info{{component="s",version="{metadata.version("raybus")}"}} 1.0' in text
+                    assert 'raybus_ready{check="nats"} 1.0' in text
+                connected[0] = False
+                async with client.get("/metrics") as response:
+                    assert 'raybus_ready{check="nats"} 0.0' in await response.text()
         finally:
             await server.stop()
 

@@ -97,18 +97,3 @@ async def test_more_due_trees_than_the_limit(bench: Bench) -> None:
         bench.controller.on_change(key_of(name), "seen")
 
     assert bench.wrong() == {"queue": "2 due, more than 1"}
-
-
-async def test_metrics_tell_the_same(bench: Bench) -> None:
-    readiness.watch(
-        bench.metrics, bench.bus, bench.outside.mirror, bench.controller, lambda: bench.owned, dropped=lambda: 3
-    )
-    await bench.own(0, 3)
-
-    text = bench.metrics.render().decode()
-
-    assert "raybus_owned_partitions 2.0" in text
-    assert "raybus_nats_connected 1.0" in text
-    assert 'raybus_marker_age_seconds{kind="Pod"} 1.0' in text
-    assert "raybus_probes 0.0" in text
-    assert "raybus_history_dropped_total 3.0" in text

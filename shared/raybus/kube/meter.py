@@ -1,0 +1,27 @@
+"""What a client tells about its requests to whoever counts them. Pure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Meter(Protocol):
+    """Called once per request, in the event loop: it must be quick and must not raise. Times are seconds."""
+
+    def waited(self, method: str, seconds: float) -> None:
+        """A request waited so long for its place before it was sent."""
+        ...
+
+    def answered(self, method: str, status: int, seconds: float) -> None:
+        """An exchange is over; `status` 0: without an answer. Of a watch it is the beginning that counts."""
+        ...
+
+
+class NoMeter:
+    """For clients whose requests nobody counts."""
+
+    def waited(self, method: str, seconds: float) -> None:
+        pass
+
+    def answered(self, method: str, status: int, seconds: float) -> None:
+        pass
