@@ -43,6 +43,10 @@ class MemoryBus:
         return self._open and not self._cut and self.server.up
 
     @property
+    def refusal(self) -> str:
+        return ""
+
+    @property
     def max_payload(self) -> int:
         return self.server.max_payload
 

@@ -23,6 +23,7 @@ from nats.aio.subscription import Subscription
 
 from raybus.bus import api
 from raybus.bus.follow import NatsFollower
+from raybus.bus.refusals import Refusals, unreachable
 from raybus.bus.transport import (
     BodyTooLarge,
     BusStats,
@@ -30,7 +31,9 @@ from raybus.bus.transport import (
     ConnectionCallback,
     Message,
     MessageCallback,
+    NotAllowed,
     Refused,
+    SettingsDiffer,
     SignalCallback,
     StreamConfig,
     StreamInfo,
@@ -42,7 +45,6 @@ from raybus.bus.transport import (
 
 log = structlog.get_logger(__name__)
 
-_SECOND = 1_000_000_000
 _RECONNECT_WAIT_S = 0.1
 _PING_S = 15
 _MISSED_PINGS = 2
@@ -71,16 +73,27 @@ class NatsBus:
         inbox_prefix: str = "_INBOX",
         tls: ssl.SSLContext | None = None,
         nkeys_seed: str | None = None,
+        nkeys_seed_text: str | None = None,
         credentials: str | None = None,
     ) -> None:
         self._urls = [urls] if isinstance(urls, str) else list(urls)
         self._options: dict[str, Any] = {"name": name, "inbox_prefix": inbox_prefix.encode()}
-        for option, value in (("tls", tls), ("nkeys_seed", nkeys_seed), ("user_credentials", credentials)):
+        given = (
+            ("tls", tls),
+            ("nkeys_seed", nkeys_seed),
+            ("nkeys_seed_str", nkeys_seed_text),
+            ("user_credentials", credentials),
+        )
+        for option, value in given:
             if value is not None:
                 self._options[option] = value
         self._client = Client()
         self._callbacks: list[ConnectionCallback] = []
         self._followers: set[NatsFollower] = set()
+        self._refusals = Refusals(
+            f"user {user}" if (user := inbox_prefix.removeprefix("_INBOX_")) != inbox_prefix else name
+        )
+        self._trouble: Exception | None = None  # the last one while connecting
         self.stats = BusStats()
 
     @property
@@ -90,6 +103,10 @@ class NatsBus:
     @property
     def max_payload(self) -> int:
         return self._client.max_payload
+
+    @property
+    def refusal(self) -> str:
+        return self._refusals.recent
 
     async def connect(self, timeout_s: float = 30.0) -> None:
         """Connect, waiting for a server that is not there yet. Raises Unavailable after `timeout_s`."""
@@ -102,15 +119,15 @@ class NatsBus:
                     reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]
                     ping_interval=_PING_S,
                     max_outstanding_pings=_MISSED_PINGS,
-                    error_cb=_log_error,
+                    error_cb=self._error,
                     disconnected_cb=self._disconnected,
                     reconnected_cb=self._reconnected,
                     **self._options,
                 )
         except TimeoutError as error:
-            raise Unavailable(f"no NATS server answers at {', '.join(self._urls)}: is nats-server running?") from error
+            raise Unavailable(unreachable(self._urls, self._trouble)) from error
         except (nats.errors.Error, OSError) as error:
-            raise Unavailable(f"NATS at {', '.join(self._urls)} refused the connection: {error}") from error
+            raise Unavailable(unreachable(self._urls, error)) from error
         self.stats.certificate_ends = self._certificate_ends()
 
     def _certificate_ends(self) -> float | None:
@@ -149,6 +166,16 @@ class NatsBus:
 
         return off
 
+    async def _error(self, error: Exception) -> None:
+        if self._refusals.hear(error):
+            return
+        # The library reports each failed attempt to connect here; what it means is told by nats_disconnected.
+        self._trouble = error
+        if isinstance(error, OSError):
+            log.debug("nats_connect_failed", error=str(error))
+        else:
+            log.warning("nats_error", error=str(error) or repr(error))
+
     async def _disconnected(self) -> None:
         log.warning("nats_disconnected", urls=self._urls)
         self.stats.disconnects += 1
@@ -164,21 +191,34 @@ class NatsBus:
             callback(connected)
 
     async def ensure_stream(self, config: StreamConfig) -> StreamInfo:
-        wanted = _stream_config(config)
+        wanted = api.stream_settings(config)
         try:
             answer = await self.api(api.stream_create(config.name), wanted, 5.0)
         except Refused as error:
             if error.code != _NAME_IN_USE:
                 raise
-            found = (await self.api(api.stream_info(config.name), None, 5.0))["config"]
+            info = await self.api(api.stream_info(config.name), None, 5.0)
+            found = info["config"]
             # What an administrator has set besides (placement, more replicas) stays as it is.
             replicas = max(int(found.get("num_replicas", 1)), config.replicas)
             wanted = {**found, **wanted, "num_replicas": replicas}
-            answer = await self.api(api.stream_update(config.name), wanted, 5.0)
-        return _stream_info(answer)
+            wanted["metadata"] = {
+                **(found.get("metadata") or {}),
+                **config.metadata,
+            }  # the server keeps some of its own there
+            if wanted == found:
+                return api.stream_state(info)
+            try:
+                answer = await self.api(api.stream_update(config.name), wanted, 5.0)
+            except NotAllowed as refused:
+                fields = ", ".join(sorted(field for field, value in wanted.items() if found.get(field) != value))
+                raise SettingsDiffer(
+                    f"stream {config.name} has other settings ({fields}): {refused}; `raybus provision` brings it to them"
+                ) from None
+        return api.stream_state(answer)
 
     async def stream_info(self, name: str, timeout_s: float = 2.0) -> StreamInfo:
-        return _stream_info(await self.api(api.stream_info(name), None, timeout_s))
+        return api.stream_state(await self.api(api.stream_info(name), None, timeout_s))
 
     async def publish(
         self,
@@ -273,17 +313,22 @@ class NatsBus:
             raise Unavailable(f"not connected to NATS: {subject} was not sent")
         task = asyncio.current_task()
         cancelling = task.cancelling() if task else 0
+        scope = self._refusals.asking(subject)
         try:
-            message = await self._client.request(subject, body, timeout=timeout_s, headers=headers)
+            async with scope:
+                message = await self._client.request(subject, body, timeout=timeout_s, headers=headers)
         except nats.errors.NoRespondersError as error:
             raise Unavailable(f"no stream takes {subject}, or JetStream is not ready") from error
         except nats.errors.MaxPayloadError as error:
             raise BodyTooLarge(f"{subject}: {len(body)} bytes, the server takes {self.max_payload}") from error
         except (nats.errors.TimeoutError, TimeoutError) as error:
+            if scope.expired():
+                raise self._refusals.error(subject) from None
             raise BusTimeout(f"no answer to {subject} within {timeout_s} s") from error
         except (nats.errors.Error, OSError) as error:
             raise BusTimeout(f"{subject}: the connection failed ({error!r})") from error
         finally:
+            self._refusals.answered(subject, scope)
             # The library waits with asyncio.wait_for, which in Python 3.11 forgets a cancellation that comes with the answer.
             if task and task.cancelling() > cancelling:
                 raise asyncio.CancelledError
@@ -292,14 +337,6 @@ class NatsBus:
         except orjson.JSONDecodeError as error:
             raise Refused(f"{subject}: the answer is not JSON") from error
         return answer if isinstance(answer, dict) else {}
-
-
-async def _log_error(error: Exception) -> None:
-    # The library reports each failed attempt to connect here; what it means is told by nats_disconnected.
-    if isinstance(error, OSError):
-        log.debug("nats_connect_failed", error=str(error))
-    else:
-        log.warning("nats_error", error=str(error) or repr(error))
 
 
 def _raise_for_error(answer: Mapping[str, Any], subject: str) -> None:
@@ -316,43 +353,6 @@ def _raise_for_error(answer: Mapping[str, Any], subject: str) -> None:
     if error.get("code") == 503:
         raise Unavailable(text)
     raise Refused(text, code)
-
-
-def _stream_config(config: StreamConfig) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "name": config.name,
-        "subjects": list(config.subjects),
-        "retention": "limits",
-        "storage": "file",
-        "discard": "old",
-        "num_replicas": config.replicas,
-        "max_msgs_per_subject": config.max_msgs_per_subject,
-        "max_msgs": -1,
-        "max_consumers": -1,
-        "max_bytes": config.max_bytes or -1,
-        "max_age": config.max_age_s * _SECOND,
-        "allow_direct": True,
-        "allow_msg_ttl": True,
-        "deny_delete": config.deny_delete,
-        "deny_purge": config.deny_purge,
-        "compression": "s2" if config.compress else "none",
-        "metadata": dict(config.metadata),
-    }
-    if config.marker_ttl_s:
-        # Markers of expired messages need roll-up headers; the server would switch them on by itself.
-        out |= {"subject_delete_marker_ttl": config.marker_ttl_s * _SECOND, "allow_rollup_hdrs": True}
-    return out
-
-
-def _stream_info(answer: Mapping[str, Any]) -> StreamInfo:
-    config, state = answer["config"], answer["state"]
-    return StreamInfo(
-        name=config["name"],
-        created=answer["created"],
-        messages=int(state["messages"]),
-        last_seq=int(state["last_seq"]),
-        metadata=config.get("metadata") or {},
-    )
 
 
 def _headers(block: bytes) -> dict[str, str]:

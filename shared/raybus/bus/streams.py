@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from raybus.bus.subjects import HISTORY_FILTER, controller_filter, lease_subject
-from raybus.bus.transport import Bus, BusError, StreamConfig, StreamMissing
+from raybus.bus.transport import Bus, BusError, NotAllowed, SettingsDiffer, StreamConfig, StreamMissing
 
 OBJECT_STREAMS = {"raycluster": "RAYCLUSTER", "rayjob": "RAYJOB", "rayservice": "RAYSERVICE"}
 HISTORY_STREAM = "RAYHIST"
@@ -61,14 +61,16 @@ async def provision(
     partitions: int = DEFAULT_PARTITIONS,
     generation: int = 1,
     replicas: int = 1,
+    lenient: bool = False,
 ) -> StreamSettings:
-    """Make a controller's object stream and lease bucket, or find them as they should be. The gateway's task.
+    """Make a controller's object stream and lease bucket, or find them as they should be.
 
     A stream that carries another cluster's identity is emptied and gets the new one; other partitions or another generation
-    raise SettingsMismatch. Killed at any point, the next call finishes the work.
+    raise SettingsMismatch. Killed at any point, the next call finishes the work. `lenient`: what is there and may not be
+    changed by this user is left as it is, and logged; else it raises SettingsDiffer.
     """
     wanted = StreamSettings(partitions=partitions, generation=generation, cluster_uid=cluster_uid)
-    await provision_leases(bus, controller, replicas=replicas)
+    await provision_leases(bus, controller, replicas=replicas, lenient=lenient)
     name = object_stream(controller)
     try:
         found = _settings(name, (await bus.stream_info(name)).metadata)
@@ -79,8 +81,9 @@ async def provision(
         if found.cluster_uid != cluster_uid:
             log.warning("stream_of_another_cluster", stream=name, found=found.cluster_uid, ours=cluster_uid)
             # First empty, then sign: killed in between, the foreign identity is still there and we come back here.
-            await bus.purge(name)
-    await bus.ensure_stream(
+            await _empty(bus, name)
+    await _ensure(
+        bus,
         StreamConfig(
             name=name,
             subjects=(controller_filter(controller),),
@@ -91,25 +94,31 @@ async def provision(
                 _CLUSTER: wanted.cluster_uid,
             },
         ),
+        lenient=lenient,
     )
     return wanted
 
 
-async def provision_leases(bus: Bus, controller: str, *, replicas: int = 1) -> None:
+async def provision_leases(bus: Bus, controller: str, *, replicas: int = 1, lenient: bool = False) -> None:
     """Make the lease bucket of a controller or of the gateway: a key-value bucket that leaves markers after expiry."""
     bucket = lease_bucket(controller)
-    await bus.ensure_stream(
+    await _ensure(
+        bus,
         StreamConfig(
             name=bucket_stream(bucket),
             subjects=(lease_subject(bucket, ">"),),
             marker_ttl_s=_MARKER_TTL_S,
             replicas=replicas,
         ),
+        lenient=lenient,
     )
 
 
-async def provision_history(bus: Bus, *, max_bytes: int = DEFAULT_HISTORY_BYTES, replicas: int = 1) -> None:
-    await bus.ensure_stream(
+async def provision_history(
+    bus: Bus, *, max_bytes: int = DEFAULT_HISTORY_BYTES, replicas: int = 1, lenient: bool = False
+) -> None:
+    await _ensure(
+        bus,
         StreamConfig(
             name=HISTORY_STREAM,
             subjects=(HISTORY_FILTER,),
@@ -121,7 +130,57 @@ async def provision_history(bus: Bus, *, max_bytes: int = DEFAULT_HISTORY_BYTES,
             compress=True,
             replicas=replicas,
         ),
+        lenient=lenient,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Settings of all streams, as an installation is told them."""
+
+    partitions: int = DEFAULT_PARTITIONS
+    generation: int = 1
+    replicas: int = 1
+    history_bytes: int = DEFAULT_HISTORY_BYTES
+
+
+async def provision_all(
+    bus: Bus, cluster_uid: str, wanted: Wanted, *, lenient: bool = False
+) -> dict[str, StreamSettings]:
+    """Make every stream and bucket of Raybus, or find them as they should be; what each controller's stream says."""
+    await provision_leases(bus, GATEWAY, replicas=wanted.replicas, lenient=lenient)
+    await provision_history(bus, max_bytes=wanted.history_bytes, replicas=wanted.replicas, lenient=lenient)
+    return {
+        controller: await provision(
+            bus,
+            controller,
+            cluster_uid=cluster_uid,
+            partitions=wanted.partitions,
+            generation=wanted.generation,
+            replicas=wanted.replicas,
+            lenient=lenient,
+        )
+        for controller in OBJECT_STREAMS
+    }
+
+
+async def _ensure(bus: Bus, config: StreamConfig, *, lenient: bool) -> None:
+    try:
+        await bus.ensure_stream(config)
+    except SettingsDiffer as error:
+        if not lenient:
+            raise
+        log.warning("stream_differs", stream=config.name, problem=str(error))
+
+
+async def _empty(bus: Bus, name: str) -> None:
+    try:
+        await bus.purge(name)
+    except NotAllowed as error:
+        raise NotAllowed(
+            f"stream {name} holds the objects of another cluster, and this user may not empty it ({error}): "
+            f"run `raybus provision`, or use another NATS",
+        ) from None
 
 
 async def read_settings(bus: Bus, controller: str) -> StreamSettings:

@@ -96,6 +96,14 @@ class Refused(BusError):
         self.code = code
 
 
+class NotAllowed(Refused):
+    """The user that this process is for NATS has no right to do that."""
+
+
+class SettingsDiffer(NotAllowed):
+    """The stream is there with other settings, and this user of NATS has no right to change them: it stays as it is."""
+
+
 class Follower(Protocol):
     """A running follow. `caught_up` is true from the end of the first read on, and false while it is read again."""
 
@@ -136,12 +144,17 @@ class Bus(Protocol):
 
     async def close(self) -> None: ...
 
+    @property
+    def refusal(self) -> str:
+        """What the server refused for want of a right within the last minute, in words; empty: nothing."""
+        ...
+
     def on_connection(self, callback: ConnectionCallback) -> Callable[[], None]:
         """Call `callback(connected)` at each change from now on; the answer takes it off again."""
         ...
 
     async def ensure_stream(self, config: StreamConfig) -> StreamInfo:
-        """Create the stream, or bring it to `config`."""
+        """Create the stream, or bring it to `config`. Raises SettingsDiffer, or NotAllowed where there is none."""
         ...
 
     async def stream_info(self, name: str, timeout_s: float = 2.0) -> StreamInfo: ...
