@@ -1,0 +1,126 @@
+"""`raybus provision`: what the chart's Job runs. Flags and their variables; the work is raybus.runtime.provision."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from raybus.bus.clock import SYSTEM
+from raybus.bus.streams import DEFAULT_HISTORY_BYTES, DEFAULT_PARTITIONS, Wanted
+from raybus.cli import console
+from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.kube import config
+from raybus.kube.client import KubeClient
+from raybus.observe.logging import configure
+from raybus.runtime.provision.run import Nats, provision
+from raybus.runtime.provision.secrets import Place, ProvisionError
+
+
+def command(
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            envvar="RAYBUS_KUBECONFIG", help="kubeconfig file", show_default="as kubectl, or the pod's account"
+        ),
+    ] = "",
+    namespace: Annotated[
+        str,
+        typer.Option(
+            envvar="RAYBUS_NAMESPACE", help="where the Secrets are", show_default="the pod's or the kubeconfig's"
+        ),
+    ] = "",
+    prefix: Annotated[
+        str, typer.Option(envvar="RAYBUS_PREFIX", help="what the Secrets' names begin with")
+    ] = "raybus-nats",
+    owner: Annotated[
+        str,
+        typer.Option(
+            envvar="RAYBUS_OWNER",
+            help="KIND/NAME of an object there with which the Secrets are deleted",
+            show_default=False,
+        ),
+    ] = "",
+    server_names: Annotated[
+        str,
+        typer.Option(
+            envvar="RAYBUS_SERVER_NAMES",
+            help="names and addresses of the NATS servers for their certificate, separated by commas",
+            show_default=False,
+        ),
+    ] = "",
+    nats_url: Annotated[
+        str, typer.Option(envvar="RAYBUS_NATS_URL", help="NATS servers, separated by commas")
+    ] = "tls://raybus-nats:4222",
+    nats_credentials_file: Annotated[
+        str,
+        typer.Option(
+            envvar="RAYBUS_NATS_CREDENTIALS_FILE",
+            help="credentials of an existing NATS: then no Secrets are made",
+            show_default=False,
+        ),
+    ] = "",
+    nats_nkey_file: Annotated[
+        str,
+        typer.Option(
+            envvar="RAYBUS_NATS_NKEY_FILE",
+            help="NKey seed of a user of an existing NATS: then no Secrets are made",
+            show_default=False,
+        ),
+    ] = "",
+    nats_ca_file: Annotated[
+        str,
+        typer.Option(envvar="RAYBUS_NATS_CA_FILE", help="CA certificate of an existing NATS", show_default=False),
+    ] = "",
+    nats_inbox_prefix: Annotated[
+        str,
+        typer.Option(envvar="RAYBUS_NATS_INBOX_PREFIX", help="where answers arrive", show_default="_INBOX_provisioner"),
+    ] = "",
+    nats_wait_s: Annotated[
+        float, typer.Option(envvar="RAYBUS_NATS_WAIT_S", min=1, help="seconds to wait for NATS")
+    ] = 300.0,
+    partitions: Annotated[
+        int, typer.Option(envvar="RAYBUS_PARTITIONS", min=1, max=1024, help="shares of the work of a controller")
+    ] = DEFAULT_PARTITIONS,
+    generation: Annotated[
+        int, typer.Option(envvar="RAYBUS_GENERATION", min=1, help="raise it to change the number of partitions")
+    ] = 1,
+    stream_replicas: Annotated[
+        int, typer.Option(envvar="RAYBUS_STREAM_REPLICAS", min=1, max=5, help="copies that NATS keeps of each stream")
+    ] = 1,
+    history_bytes: Annotated[
+        int, typer.Option(envvar="RAYBUS_HISTORY_BYTES", min=1 << 20, help="size limit of the history stream, in bytes")
+    ] = DEFAULT_HISTORY_BYTES,
+) -> None:
+    """Make the keys, certificates and streams of an installation that are missing. Run it again at any time."""
+    nats = Nats(
+        url=nats_url,
+        ca_file=nats_ca_file,
+        nkey_file=nats_nkey_file,
+        credentials_file=nats_credentials_file,
+        inbox_prefix=nats_inbox_prefix,
+        wait_s=nats_wait_s,
+    )
+    names = tuple(filter(None, (name.strip() for name in server_names.split(","))))
+    wanted = Wanted(partitions=partitions, generation=generation, replicas=stream_replicas, history_bytes=history_bytes)
+
+    async def work() -> int:
+        configure(service="provision", log_format="console", level="warning")
+        loaded = await asyncio.to_thread(_config, kubeconfig)
+        place = Place(namespace=namespace or loaded.namespace, prefix=prefix, server_names=names, owner=owner)
+        async with KubeClient(loaded, user_agent="raybus-provision") as kube:
+            try:
+                await provision(kube, place, nats, wanted, now=SYSTEM.now(), tell=console.tell)
+            except ProvisionError as error:
+                raise UserError(str(error), error.remedy, EXIT_ENVIRONMENT) from None
+        return 0
+
+    console.run(work())
+
+
+def _config(path: str) -> config.KubeConfig:
+    try:
+        return config.load(path or None)
+    except config.ConfigError as error:
+        raise UserError(str(error), "name another with --kubeconfig", EXIT_ENVIRONMENT) from None

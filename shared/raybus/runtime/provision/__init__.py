@@ -1,0 +1,1 @@
+"""What an installation needs once and keeps: keys, certificates and streams. `raybus provision` runs it."""
