@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from raybus.cli import console, get, local, manifest, up
+from raybus.cli import console, get, local, manifest, provision, up
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.cli.layout import Layout, open_layout
 from raybus.cli.local import UpOptions
@@ -165,6 +165,9 @@ def get_command(
             return await _get(client, what, namespace, output)
 
     console.run(work())
+
+
+app.command("provision")(provision.command)
 
 
 @app.command("crds")
