@@ -1,0 +1,1 @@
+"""The simulator: production classes in virtual time, against simulated surroundings. See ../README.md."""

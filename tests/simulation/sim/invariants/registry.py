@@ -1,0 +1,12 @@
+"""Which invariants there are, and for which scenarios."""
+
+from __future__ import annotations
+
+from simulation.sim.world import Watcher
+
+
+def fresh(scenario: str) -> list[Watcher]:
+    """New watchers for one run."""
+    from simulation.sim.invariants import cluster, common
+
+    return [make() for make in (*common.ALL, *cluster.ALL)]
