@@ -15,17 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from raybus.domain import kinds, labels
 from raybus.domain.kinds import Kind
 from raybus.kube import errors
 from raybus.kube.client import KubeClient
-from raybus.kube.config import load
 from raybus.kube.listwatch import Changed, Listed, ListWatch
 from support.fake_ray import FakeHead, FakeJob, FakeRay
-from support.kube import fresh_namespace, install_crds
-from support.operators import Operator
+from support.kube import client_of, fresh_namespace
+from support.operators import Operator, Standing
 
 OURS = (kinds.RAYCLUSTER, kinds.RAYJOB, kinds.POD, kinds.SERVICE, kinds.JOB, kinds.EVENT)
 WISH_S = 30.0  # how long an older wish may still be acted on
@@ -270,17 +267,25 @@ def _short(obj: dict[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def playing(
-    kubeconfig: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *services: str, max_payload: int = 8 << 20
+    kubeconfig: str, folder: Path, *services: str, max_payload: int = 8 << 20
 ) -> AsyncIterator[tuple[World, Operator]]:
-    """Services, a Ray and a namespace to play in."""
-    async with contextlib.AsyncExitStack() as stack:
-        kube = await stack.enter_async_context(KubeClient(load(kubeconfig), user_agent="chaos"))
-        await install_crds(kube)
-        ray = await stack.enter_async_context(FakeRay().serving())
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.delenv(name, raising=False)
-        for name in ("HTTP_PROXY", "http_proxy"):
-            monkeypatch.setenv(name, f"http://{ray.address}")
-        operator = await stack.enter_async_context(Operator(folder, kubeconfig, *services, max_payload=max_payload))
-        namespace = await stack.enter_async_context(fresh_namespace(kube))
-        yield await stack.enter_async_context(World(kube, namespace, ray).watching()), operator
+    """Services, a Ray and a namespace to play in, all of one test."""
+    async with (
+        client_of(kubeconfig, "chaos") as kube,
+        FakeRay().serving() as ray,
+        Operator(folder, kubeconfig, *services, max_payload=max_payload, proxy=f"http://{ray.address}") as operator,
+        fresh_namespace(kube) as namespace,
+        World(kube, namespace, ray).watching() as world,
+    ):
+        yield world, operator
+
+
+@contextlib.asynccontextmanager
+async def playing_on(standing: Standing, kubeconfig: str, *services: str) -> AsyncIterator[tuple[World, Operator]]:
+    """A Ray and a namespace to play in, beside services that other tests had before."""
+    async with (
+        client_of(kubeconfig, "chaos") as kube,
+        standing.serving(kube, *services) as (operator, ray, namespace),
+        World(kube, namespace, ray).watching() as world,
+    ):
+        yield world, operator

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -89,12 +90,13 @@ class FakeRay:
         self._closing = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def serving(self, port: int = 0) -> AsyncIterator[FakeRay]:
+    async def serving(self, port: int = 0, on: socket.socket | None = None) -> AsyncIterator[FakeRay]:
+        """On this port, or on a socket that listens already and is closed in the end."""
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", port)
+        site = web.SockSite(runner, on) if on else web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         self.address = f"127.0.0.1:{runner.addresses[0][1]}"
         try:

@@ -122,6 +122,14 @@ async def fresh_namespace(client: KubeClient) -> AsyncIterator[str]:
             await client.delete(kinds.NAMESPACE, None, name)
 
 
+@contextlib.asynccontextmanager
+async def client_of(kubeconfig: str, user_agent: str = "raybus-tests") -> AsyncIterator[KubeClient]:
+    """A client of an API server that knows our kinds."""
+    async with KubeClient(load(kubeconfig), user_agent=user_agent) as client:
+        await install_crds(client)
+        yield client
+
+
 async def install_crds(client: KubeClient) -> None:
     """Ours, unless the cluster has some: KubeRay's own serve the same tests."""
     for crd in crds.build():

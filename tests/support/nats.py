@@ -56,6 +56,10 @@ class NatsServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start it and wait until it takes connections."""
         log = (self.folder / "nats.log").open("ab")

@@ -13,10 +13,9 @@ import pytest
 
 from raybus.domain import kinds, labels
 from raybus.kube.client import KubeClient
-from raybus.kube.config import load
 from support import waiting
-from support.kube import fresh_namespace, install_crds
-from support.operators import Operator
+from support.kube import client_of
+from support.operators import Operator, Standing
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
@@ -118,11 +117,9 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(kubeconfig: str, tmp_path: Any) -> AsyncIterator[Scene]:
-    async with KubeClient(load(kubeconfig), user_agent="raybus-tests") as kube:
-        await install_crds(kube)
-        async with Operator(tmp_path, kubeconfig, "cluster_ctrl") as operator, fresh_namespace(kube) as namespace:
-            yield Scene(kube, namespace, operator)
+async def scene(kubeconfig: str, standing: Standing) -> AsyncIterator[Scene]:
+    async with client_of(kubeconfig) as kube, standing.serving(kube, "cluster_ctrl") as (operator, _, namespace):
+        yield Scene(kube, namespace, operator)
 
 
 async def test_a_cluster_from_birth_through_scaling_to_its_end(scene: Scene) -> None:
@@ -261,15 +258,12 @@ async def test_a_cluster_that_another_operator_manages_is_not_touched(scene: Sce
     ],
 )
 async def test_kill_9_at_any_step_makes_no_pod_twice(scene: Scene, tmp_path: Any, point: str) -> None:
-    scene.operator.kill("cluster_ctrl")
     once = tmp_path / "killed"
-    fault = {"RAYBUS_FAULTPOINT": point, "RAYBUS_FAULTPOINT_ONCE": str(once)}
-    scene.operator.start("cluster_ctrl", fault)
-    await scene.operator.ready("cluster_ctrl")
+    await scene.operator.restart("cluster_ctrl", {"RAYBUS_FAULTPOINT": point, "RAYBUS_FAULTPOINT_ONCE": str(once)})
     await scene.apply(manifest(replicas=3))
     await scene.operator.died("cluster_ctrl")
     assert once.exists()
-    scene.operator.start("cluster_ctrl", fault)
+    scene.operator.start("cluster_ctrl")
     await scene.until_pods(4)
     await scene.run_pods()
     await scene.until_ready()

@@ -16,12 +16,11 @@ import pytest
 from raybus.domain import kinds, labels
 from raybus.domain.kinds import Kind
 from raybus.kube.client import KubeClient
-from raybus.kube.config import load
 from raybus.kube.errors import NotFound
 from support import waiting
 from support.fake_ray import FakeHead, FakeRay
-from support.kube import fresh_namespace, install_crds
-from support.operators import Operator
+from support.kube import client_of, fresh_namespace, install_crds
+from support.operators import Operator, Standing
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
@@ -127,41 +126,27 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def playing(
-    kubeconfig: str, folder: Path, monkeypatch: pytest.MonkeyPatch, without: Kind | None = None
-) -> AsyncIterator[Scene]:
-    """Everything runs; on an API server that does not know the kind `without`."""
-    async with contextlib.AsyncExitStack() as stack:
-        kube = await stack.enter_async_context(KubeClient(load(kubeconfig), user_agent="raybus-tests"))
-        await install_crds(kube)
-        if without is not None:
-            await unserved(kube, without)
-            stack.push_async_callback(install_crds, kube)
-        ray = await stack.enter_async_context(FakeRay().serving())
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.delenv(name, raising=False)
-        for name in ("HTTP_PROXY", "http_proxy"):
-            monkeypatch.setenv(name, f"http://{ray.address}")
-        operator = await stack.enter_async_context(Operator(folder, kubeconfig, *SERVICES))
-        namespace = await stack.enter_async_context(fresh_namespace(kube))
-        yield Scene(kube, namespace, operator, ray)
-
-
-async def unserved(kube: KubeClient, kind: Kind) -> None:
+async def unserved(kube: KubeClient, kind: Kind) -> AsyncIterator[None]:
+    """An API server that does not know the kind, for a while."""
     await kube.delete(kinds.CRD, None, f"{kind.plural}.{kind.group}")
     for _ in range(100):
         try:
             await kube.request("GET", kind.path(), query={"limit": 1})
         except NotFound:
-            return
+            break
         await asyncio.sleep(0.1)
-    raise AssertionError(f"{kind.plural} are still served 10 s after their definition was deleted")
+    else:
+        raise AssertionError(f"{kind.plural} are still served 10 s after their definition was deleted")
+    try:
+        yield
+    finally:
+        await install_crds(kube)
 
 
 @pytest.fixture
-async def scene(kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    async with playing(kubeconfig, tmp_path, monkeypatch) as scene:
-        yield scene
+async def scene(kubeconfig: str, standing: Standing) -> AsyncIterator[Scene]:
+    async with client_of(kubeconfig) as kube, standing.serving(kube, *SERVICES) as (operator, ray, namespace):
+        yield Scene(kube, namespace, operator, ray)
 
 
 async def test_a_job_from_birth_to_the_end_of_its_cluster(scene: Scene) -> None:
@@ -326,10 +311,18 @@ async def test_kinds_that_are_not_supported_yet_are_named_too(scene: Scene, kind
 
 
 async def test_a_kind_that_is_not_installed_holds_up_no_rayjob(
-    kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kubeconfig: str, standing: Standing, tmp_path: Path
 ) -> None:
     """Older sets of KubeRay's definitions have no RayCronJob."""
-    async with playing(kubeconfig, tmp_path, monkeypatch, without=kinds.RAYCRONJOB) as scene:
+    standing.stop()
+    async with (
+        client_of(kubeconfig) as kube,
+        unserved(kube, kinds.RAYCRONJOB),
+        FakeRay().serving() as ray,
+        Operator(tmp_path, kubeconfig, *SERVICES, proxy=f"http://{ray.address}") as operator,
+        fresh_namespace(kube) as namespace,
+    ):
+        scene = Scene(kube, namespace, operator, ray)
         await scene.apply(manifest())
         await scene.until_status(jobDeploymentStatus="Initializing")
         await scene.until(lambda: scene.list(kinds.RAYCLUSTER), "the cluster")
@@ -349,9 +342,7 @@ async def test_killed_between_intent_and_effect_there_is_one_of_everything(
     scene: Scene, tmp_path: Path, point: str
 ) -> None:
     once = tmp_path / "killed"
-    scene.operator.kill("job_ctrl")
-    scene.operator.start("job_ctrl", {"RAYBUS_FAULTPOINT": point, "RAYBUS_FAULTPOINT_ONCE": str(once)})
-    await scene.operator.ready("job_ctrl")
+    await scene.operator.restart("job_ctrl", {"RAYBUS_FAULTPOINT": point, "RAYBUS_FAULTPOINT_ONCE": str(once)})
 
     async def restarts() -> None:
         await scene.operator.died("job_ctrl", PATIENCE_S)

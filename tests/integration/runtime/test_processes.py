@@ -16,10 +16,9 @@ import pytest
 
 from raybus.domain import kinds
 from raybus.kube.client import KubeClient
-from raybus.kube.config import load
-from support.kube import fresh_namespace, install_crds
+from support.kube import client_of
 from support.nats import NatsServer, free_port
-from support.operators import Operator
+from support.operators import Operator, Standing
 
 PATIENCE_S = 40.0
 
@@ -121,17 +120,12 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(kubeconfig: str, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with (
-        KubeClient(load(kubeconfig), user_agent="raybus-tests") as kube,
-        Operator(tmp_path / "operator", kubeconfig, "cluster_ctrl") as operator,
-    ):
-        await install_crds(kube)
-        async with fresh_namespace(kube) as namespace:
-            scene = Scene(tmp_path, kubeconfig, kube, namespace, operator)
-            yield scene
-            for process in scene.processes:
-                process.kill()
+async def scene(kubeconfig: str, standing: Standing, tmp_path: Path) -> AsyncIterator[Scene]:
+    async with client_of(kubeconfig) as kube, standing.serving(kube, "cluster_ctrl") as (operator, _, namespace):
+        scene = Scene(tmp_path, kubeconfig, kube, namespace, operator)
+        yield scene
+        for process in scene.processes:
+            process.kill()
 
 
 @pytest.mark.kube

@@ -134,21 +134,17 @@ async def chaos(world: World, operator: Operator, *, seed: int, count: int, seco
     assert world.objects["Pod", STRANGER]["metadata"]["labels"][labels.CLUSTER] == "c0", told
 
 
-async def test_random_failures_of_two_replicas_each(
-    kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with playing(kubeconfig, tmp_path, monkeypatch, *SERVICES) as (world, operator):
+async def test_random_failures_of_two_replicas_each(kubeconfig: str, tmp_path: Path) -> None:
+    async with playing(kubeconfig, tmp_path, *SERVICES) as (world, operator):
         seed = random.SystemRandom().randrange(1 << 32)
         await chaos(world, operator, seed=seed, count=9, seconds=25, quiet_s=10)
 
 
 @pytest.mark.night
 @pytest.mark.parametrize("number", range(5))
-async def test_random_failures_for_longer(
-    realkube: RealKube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+async def test_random_failures_for_longer(realkube: RealKube, tmp_path: Path, number: int) -> None:
     """On a real API server, with more objects; its audit log shows that nobody asked for anything in the end, not even in vain."""
-    async with playing(realkube.kubeconfig, tmp_path, monkeypatch, *SERVICES) as (world, operator):
+    async with playing(realkube.kubeconfig, tmp_path, *SERVICES) as (world, operator):
         seed = random.SystemRandom().randrange(1 << 32)
         await chaos(world, operator, seed=seed, count=30, seconds=120, quiet_s=60)
         asked = writes(realkube.audit())

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
 
 from raybus.domain import kinds
-from support.chaos import World, cluster, group, playing
-from support.operators import Operator
+from support.chaos import World, cluster, group, playing_on
+from support.operators import Operator, Standing
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
@@ -24,11 +23,9 @@ def night(stream: str) -> Any:
 
 
 @pytest.fixture
-async def settled(
-    kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[World, Operator]]:
+async def settled(kubeconfig: str, standing: Standing) -> AsyncIterator[tuple[World, Operator]]:
     """A cluster that is ready and a world in which nothing happens."""
-    async with playing(kubeconfig, tmp_path, monkeypatch, *SERVICES) as (world, operator):
+    async with playing_on(standing, kubeconfig, *SERVICES) as (world, operator):
         await world.create(kinds.RAYCLUSTER, cluster("demo", group(replicas=2)))
         await world.until(lambda: ready(world, 2), "the cluster to be ready")
         await world.calm()

@@ -11,7 +11,8 @@ import pytest
 
 from raybus.domain import kinds, labels
 from raybus.domain.kinds import Kind
-from support.chaos import World, cluster, group, job, playing
+from support.chaos import World, cluster, group, job, playing, playing_on
+from support.operators import Standing
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
@@ -19,8 +20,8 @@ SERVICES = ("cluster_ctrl", "job_ctrl")
 
 
 @pytest.fixture
-async def world(kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with playing(kubeconfig, tmp_path, monkeypatch, *SERVICES) as (world, _):
+async def world(kubeconfig: str, standing: Standing) -> AsyncIterator[World]:
+    async with playing_on(standing, kubeconfig, *SERVICES) as (world, _):
         yield world
 
 
@@ -171,8 +172,9 @@ async def test_template_edits_while_running_touch_no_pod(world: World) -> None:
     await world.quiet_for(3)
 
 
-async def test_objects_larger_than_a_message(kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with playing(kubeconfig, tmp_path, monkeypatch, *SERVICES, max_payload=65536) as (world, _):
+async def test_objects_larger_than_a_message(kubeconfig: str, standing: Standing, tmp_path: Path) -> None:
+    standing.stop()
+    async with playing(kubeconfig, tmp_path, *SERVICES, max_payload=65536) as (world, _):
         large = cluster("large", group(replicas=2))
         large["metadata"]["annotations"] = {"big": "x" * 200_000}
         await world.create(kinds.RAYCLUSTER, large)

@@ -20,8 +20,8 @@ QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 
 
 @pytest.fixture
-async def world(realkube: RealKube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with playing(realkube.kubeconfig, tmp_path, monkeypatch, "cluster_ctrl", "job_ctrl") as (world, _):
+async def world(realkube: RealKube, tmp_path: Path) -> AsyncIterator[World]:
+    async with playing(realkube.kubeconfig, tmp_path, "cluster_ctrl", "job_ctrl") as (world, _):
         yield world
 
 

@@ -18,10 +18,8 @@ SERVICES = ("gateway-2", "cluster_ctrl", "cluster_ctrl-2", "job_ctrl", "job_ctrl
 QUIET_S = 60.0
 
 
-async def test_nothing_is_asked_for_in_a_minute(
-    realkube: RealKube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with playing(realkube.kubeconfig, tmp_path, monkeypatch, *SERVICES) as (world, _):
+async def test_nothing_is_asked_for_in_a_minute(realkube: RealKube, tmp_path: Path) -> None:
+    async with playing(realkube.kubeconfig, tmp_path, *SERVICES) as (world, _):
         await world.create(kinds.RAYCLUSTER, cluster("idle", group(replicas=2)))
         for name, mode in (("kept", "HTTPMode"), ("train", "K8sJobMode")):
             await world.create(kinds.RAYJOB, job(name, submissionMode=mode))
