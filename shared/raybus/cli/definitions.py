@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from raybus.api import crds
+from raybus.api import crds, installed
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.domain.kinds import CRD
 from raybus.kube.client import KubeClient
@@ -50,7 +50,7 @@ async def _create(client: KubeClient, definition: dict[str, Any]) -> None:
 async def _until_established(client: KubeClient, name: str) -> None:
     try:
         async with asyncio.timeout(ESTABLISHED_S):
-            while not _established(await _found(client, name)):
+            while not installed.established(await _found(client, name)):
                 await asyncio.sleep(0.1)
     except TimeoutError:
         raise UserError(
@@ -58,8 +58,3 @@ async def _until_established(client: KubeClient, name: str) -> None:
             f"see kubectl describe crd {name}",
             EXIT_ENVIRONMENT,
         ) from None
-
-
-def _established(definition: dict[str, Any] | None) -> bool:
-    conditions = ((definition or {}).get("status") or {}).get("conditions") or ()
-    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)

@@ -17,6 +17,7 @@ PAGE_SIZE = 500
 PAGES_MAX = 20_000
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 
 class KubeClient(RawClient):
@@ -113,6 +114,15 @@ class KubeClient(RawClient):
         path = kind.path(namespace, name, subresource)
         body = [*tests, *operations]
         return await self.request("PATCH", path, body=body, content_type=JSON_PATCH, timeout_s=timeout_s, lane=lane)
+
+    async def apply(
+        self, kind: Kind, body: Json, *, manager: str, force: bool = False, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Server-side apply: makes the object or brings the fields given to these values. Conflict: a field has another manager."""
+        meta = body["metadata"]
+        query = {"fieldManager": manager, "force": str(force).lower()}
+        path = kind.path(meta.get("namespace"), meta["name"])
+        return await self.request("PATCH", path, query=query, body=body, content_type=APPLY_PATCH, timeout_s=timeout_s)
 
     async def delete(
         self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None,
