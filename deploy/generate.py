@@ -1,11 +1,13 @@
 """Writes what the chart takes from the code: `make deploy-files`. tests/unit/deploy checks that it is up to date.
 
-Rights in Kubernetes (deploy/helm/raybus/files/rights) and in NATS (deploy/helm/raybus/files/nats). A new service is one more entry
+Rights in Kubernetes (deploy/helm/raybus/files/rights) and in NATS (deploy/helm/raybus/files/nats), copies of the alerts, and the
+dashboard, from deploy/dashboards/panels.yaml. A new service is one more entry
 of COMPONENTS.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +27,10 @@ from raybus_job_ctrl.triggers import ROUTES as JOB_ROUTES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "deploy" / "helm" / "raybus" / "files"
+DOCTOR = ROOT / "shared" / "raybus" / "cli" / "doctor" / "data" / "rights.json"
+ALERTS = ROOT / "deploy" / "alerts" / "raybus.yaml"
+DASHBOARD = ROOT / "deploy" / "dashboards" / "raybus.json"
+PANELS = ROOT / "deploy" / "dashboards" / "panels.yaml"
 NOTE = "# Made by deploy/generate.py from the code: change the code, then run `make deploy-files`.\n"
 
 COMPONENTS: Mapping[str, tuple[Right, ...]] = {
@@ -46,11 +52,108 @@ def rules_of(component: str) -> dict[str, Any]:
 def files() -> dict[str, str]:
     """Path below FOLDER -> text."""
     made = {f"rights/{name}.yaml": _yaml(rules_of(name)) for name in COMPONENTS}
-    return made | {"nats/accounts.conf": NOTE + permissions.accounts_conf()}
+    made |= {"nats/accounts.conf": NOTE + permissions.accounts_conf()}
+    return made | {"alerts/raybus.yaml": ALERTS.read_text(), "dashboards/raybus.json": dashboard()}
 
 
 def _yaml(data: Any) -> str:
     return NOTE + yaml.safe_dump(data, sort_keys=False, width=160, default_flow_style=None)
+
+
+# The dashboard
+
+
+COLUMNS = 24
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def dashboard() -> str:
+    """Grafana's JSON of panels.yaml. Ids are numbers in order, so that a change of one panel changes little else."""
+    given = yaml.safe_load(PANELS.read_text())
+    board = {
+        "uid": "raybus",
+        "title": given["title"],
+        "tags": ["raybus", "ray"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "templating": {"list": _variables()},
+        "panels": list(_panels(given["rows"])),
+    }
+    return json.dumps(board, indent=2) + "\n"
+
+
+def _variables() -> list[dict[str, Any]]:
+    every = {"selected": True, "text": "All", "value": "$__all"}
+    return [
+        {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
+        {
+            "name": "namespace",
+            "label": "Namespace of Ray",
+            "type": "query",
+            "datasource": SOURCE,
+            "query": 'label_values({__name__=~"kuberay_(cluster|job)_info"}, namespace)',
+            "refresh": 2,
+            "multi": True,
+            "includeAll": True,
+            "allValue": ".*",
+            "current": every,
+        },
+    ]
+
+
+def _panels(rows: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Rows from above to below, panels from left to right, all of one row of the grid with the same height."""
+    number = x = y = 0
+    for row in rows:
+        number += 1
+        yield {
+            "id": number, "type": "row", "title": row["title"], "collapsed": False, "panels": [],
+            "gridPos": {"h": 1, "w": COLUMNS, "x": 0, "y": y},
+        }  # fmt: skip
+        y += 1
+        x = height = 0
+        for given in row["panels"]:
+            number += 1
+            width = given.get("width", 8)
+            if x + width > COLUMNS:
+                x, y = 0, y + height
+            height = 4 if given.get("type") == "stat" else 8
+            yield _panel(number, given, {"h": height, "w": width, "x": x, "y": y})
+            x += width
+        y += height
+
+
+def _panel(number: int, given: Mapping[str, Any], place: Mapping[str, int]) -> dict[str, Any]:
+    kind = given.get("type", "timeseries")
+    instant = {"instant": True, "format": "table"} if kind == "table" else {}
+    targets = [
+        {
+            "refId": chr(ord("A") + n),
+            "datasource": SOURCE,
+            "expr": query["expr"],
+            "legendFormat": query["legend"],
+            **instant,
+        }
+        for n, query in enumerate(given["queries"])
+    ]
+    panel: dict[str, Any] = {
+        "id": number,
+        "type": kind,
+        "title": given["title"],
+        "description": given.get("about", ""),
+        "datasource": SOURCE,
+        "gridPos": dict(place),
+        "fieldConfig": {"defaults": {"unit": given.get("unit", "short"), "min": 0}, "overrides": []},
+        "targets": targets,
+    }
+    if kind == "table":
+        hidden = dict.fromkeys(
+            ("Time", "__name__", "job", "instance", "uid", "container", "endpoint", "pod", "service"), True
+        )
+        panel["transformations"] = [{"id": "organize", "options": {"excludeByName": hidden}}]
+    return panel
 
 
 # Pages of docs/reference, which docs/generate.py writes
@@ -97,6 +200,11 @@ def nats_page() -> list[str]:
     return lines
 
 
+def doctor_table() -> str:
+    """The same rights for `raybus doctor`, which compares them with what an installation has."""
+    return json.dumps({name: rules_of(name) for name in COMPONENTS}, indent=1) + "\n"
+
+
 def main(folder: Path) -> None:
     for name, text in files().items():
         path = folder / name
@@ -106,3 +214,5 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    DOCTOR.write_text(doctor_table())
+    DASHBOARD.write_text(dashboard())

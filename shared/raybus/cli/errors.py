@@ -12,7 +12,7 @@ EXIT_INTERRUPTED = 130
 
 EXIT_CODES: Mapping[int, str] = {
     0: "done; of a job: SUCCEEDED",
-    EXIT_JOB_FAILED: "the job FAILED",
+    EXIT_JOB_FAILED: "the job FAILED; of `raybus doctor`: a check failed",
     EXIT_USAGE: "a file, a flag or an object is not valid",
     EXIT_JOB_STOPPED: "the job was STOPPED",
     EXIT_ENVIRONMENT: "this machine or the cluster does not allow it: something is missing, does not answer or is not ready",

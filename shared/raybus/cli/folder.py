@@ -68,14 +68,19 @@ def free_port(taken: set[int]) -> int:
 
 def require_free(port: int, what: str) -> None:
     """UserError if something listens on 127.0.0.1:port already."""
+    if not is_free(port):
+        raise UserError(f"port {port} ({what}) is in use", "choose another one, or stop what uses it", EXIT_ENVIRONMENT)
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing listens on 127.0.0.1:port."""
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind(("127.0.0.1", port))
         except OSError:
-            raise UserError(
-                f"port {port} ({what}) is in use", "choose another one, or stop what uses it", EXIT_ENVIRONMENT
-            ) from None
+            return False
+    return True
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:

@@ -178,6 +178,37 @@ def crds_command() -> None:
     print(crds.as_yaml(), end="")
 
 
+@app.command("doctor")
+def doctor_command(
+    directory: Dir = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option("--kubeconfig", help="check the installation in this cluster", show_default=False)
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="where it is installed (default: look everywhere)")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="table or json")] = "table",
+    nats_url: Annotated[
+        str | None, typer.Option(help="ask NATS directly: tls://localhost:4222", show_default=False)
+    ] = None,
+    nats_nkey_file: Annotated[str, typer.Option(help="file with a NATS NKey seed", show_default=False)] = "",
+    nats_credentials_file: Annotated[str, typer.Option(help="file with NATS credentials", show_default=False)] = "",
+    nats_ca_file: Annotated[str, typer.Option(help="CA certificate of NATS", show_default=False)] = "",
+    nats_inbox_prefix: Annotated[str, typer.Option(help="where answers of NATS arrive")] = "_INBOX",
+) -> None:
+    """Check an installation, or without --kubeconfig this machine and the local Raybus, and say what to do. Exit code 1: a check failed."""
+    from raybus.cli import doctor  # noqa: PLC0415 - what it needs takes a moment that other commands need not wait
+
+    nats = nats_url and doctor.NatsAddress(
+        url=nats_url,
+        nkey_file=nats_nkey_file,
+        credentials_file=nats_credentials_file,
+        ca_file=nats_ca_file,
+        inbox_prefix=nats_inbox_prefix,
+    )
+    console.run(doctor.run(directory, kubeconfig, namespace, output, nats or None))
+
+
 async def _get(client: KubeClient, what: str | None, namespace: str | None, output: str) -> int:
     if output not in ("table", "json", "yaml"):
         raise UserError(f"no output {output!r}", "table, json or yaml")

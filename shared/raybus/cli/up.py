@@ -60,7 +60,7 @@ async def status(layout: Layout, output: str) -> int:
     if output not in ("table", "json"):
         raise UserError(f"no output {output!r}", "table or json")
     record = layout.place.running()
-    processes = [await _asked(process) for process in _processes(layout)] if record else []
+    processes = await services_of(layout) if record else []
     found = {
         "running": bool(record),
         "ready": bool(processes) and record.get("phase") == "ready" and all(each["ready"] for each in processes),
@@ -75,6 +75,11 @@ async def status(layout: Layout, output: str) -> int:
     else:
         _print_status(found)
     return 0 if found["ready"] or not found["running"] else EXIT_ENVIRONMENT
+
+
+async def services_of(layout: Layout) -> list[dict[str, Any]]:
+    """What runs: each process with its pid, readiness and why not, ports, log file and restarts."""
+    return [await _asked(process) for process in _processes(layout)]
 
 
 def _processes(layout: Layout) -> list[dict[str, Any]]:

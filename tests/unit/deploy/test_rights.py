@@ -165,3 +165,7 @@ def test_a_status_is_written_without_a_right_on_the_object_itself() -> None:
 def test_a_right_is_a_value() -> None:
     """Equal ones are one: the tables show no line twice."""
     assert len({rights.EVENTS, Right(**{f: getattr(rights.EVENTS, f) for f in Right.__slots__})}) == 1
+
+
+def test_doctor_compares_with_the_same_table() -> None:
+    assert generate.DOCTOR.read_text() == generate.doctor_table()
