@@ -42,10 +42,12 @@ COMPONENTS: Mapping[str, tuple[Right, ...]] = {
 
 
 def rules_of(component: str) -> dict[str, Any]:
-    """`{cluster, namespaced, release: [PolicyRule], settings: {<value of the chart>: [PolicyRule]}}`."""
+    """`{cluster, namespaced, release: [PolicyRule], settings, clusterSettings: {<value of the chart>: [PolicyRule]}}`."""
     needed = COMPONENTS[component]
+    conditional = {"settings": Scope.NAMESPACED, "clusterSettings": Scope.CLUSTER}
     return {scope.value: rights.rules(needed, scope) for scope in Scope} | {
-        "settings": {name: rights.rules(needed, Scope.NAMESPACED, name) for name in rights.settings(needed)}
+        key: {name: rights.rules(needed, scope, name) for name in rights.settings(needed, scope)}
+        for key, scope in conditional.items()
     }
 
 

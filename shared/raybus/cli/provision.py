@@ -7,13 +7,17 @@ from typing import Annotated
 
 import typer
 
+from raybus.api import crds
+from raybus.api.installed import Mode
 from raybus.bus.clock import SYSTEM
 from raybus.bus.streams import DEFAULT_HISTORY_BYTES, DEFAULT_PARTITIONS, Wanted
 from raybus.cli import console
 from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
 from raybus.kube import config
 from raybus.kube.client import KubeClient
+from raybus.kube.errors import Forbidden
 from raybus.observe.logging import configure
+from raybus.runtime import definitions
 from raybus.runtime.provision.run import Nats, provision
 from raybus.runtime.provision.secrets import Place, ProvisionError
 
@@ -92,8 +96,16 @@ def command(
     history_bytes: Annotated[
         int, typer.Option(envvar="RAYBUS_HISTORY_BYTES", min=1 << 20, help="size limit of the history stream, in bytes")
     ] = DEFAULT_HISTORY_BYTES,
+    crd_mode: Annotated[
+        Mode,
+        typer.Option(
+            "--crds",
+            envvar="RAYBUS_CRDS",
+            help="ray.io definitions: make missing ones and update Raybus' own, also replace those of others, or neither",
+        ),
+    ] = Mode.INSTALL,
 ) -> None:
-    """Make the keys, certificates and streams of an installation that are missing. Run it again at any time."""
+    """Make the definitions, keys, certificates and streams of an installation that are missing. Run it again at any time."""
     nats = Nats(
         url=nats_url,
         ca_file=nats_ca_file,
@@ -110,6 +122,7 @@ def command(
         loaded = await asyncio.to_thread(_config, kubeconfig)
         place = Place(namespace=namespace or loaded.namespace, prefix=prefix, server_names=names, owner=owner)
         async with KubeClient(loaded, user_agent="raybus-provision") as kube:
+            await _definitions(kube, crd_mode)
             try:
                 await provision(kube, place, nats, wanted, now=SYSTEM.now(), tell=console.tell)
             except ProvisionError as error:
@@ -117,6 +130,20 @@ def command(
         return 0
 
     console.run(work())
+
+
+async def _definitions(kube: KubeClient, mode: Mode) -> None:
+    """With nothing to install, no right on definitions is needed: the services say what is missing."""
+    if mode is Mode.SKIP:
+        return
+    remedy = (
+        "or have somebody with the right run: raybus crds | kubectl apply --server-side -f - ; then use --crds skip"
+    )
+    try:
+        for name in await definitions.apply(kube, crds.build(), mode):
+            console.tell(f"wrote the definition {name}")
+    except (definitions.DefinitionError, Forbidden) as error:
+        raise UserError(str(error), remedy, EXIT_ENVIRONMENT) from None
 
 
 def _config(path: str) -> config.KubeConfig:

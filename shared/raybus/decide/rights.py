@@ -20,6 +20,8 @@ from raybus.domain.kinds import Kind
 
 REFERENCE_LEASE = "ray-operator-leader"
 THROUGH_API_SERVER = "useKubernetesProxy"
+INSTALLS_DEFINITIONS = "installDefinitions"
+_DEFINED = (kinds.RAYCLUSTER, kinds.RAYJOB, kinds.RAYSERVICE, kinds.RAYCRONJOB)
 PREFIX = "${prefix}"
 OWNER = "${owner}"
 
@@ -205,13 +207,30 @@ def controller(
 
 
 def provisioner(secrets: Iterable[str]) -> tuple[Right, ...]:
-    """Of the Job that makes keys, certificates and streams. `secrets` are the Secrets' names without their prefix."""
+    """Of the Job that makes definitions, keys, certificates and streams. `secrets` are the Secrets' names without their prefix."""
     names = tuple(f"{PREFIX}-{name}" for name in secrets)
     owner = on(
         kinds.CONFIG_MAP, "get", names=(OWNER,), scope=Scope.RELEASE, why="the uid of the Secrets' owner, for clean-up"
     )
+    definitions = tuple(f"{kind.plural}.{kind.group}" for kind in _DEFINED)
     return (
         IDENTITY,
+        on(
+            kinds.CRD,
+            "create",
+            scope=Scope.CLUSTER,
+            setting=INSTALLS_DEFINITIONS,
+            why="definitions of ray.io that are missing",
+        ),
+        on(
+            kinds.CRD,
+            "get",
+            "patch",
+            names=definitions,
+            scope=Scope.CLUSTER,
+            setting=INSTALLS_DEFINITIONS,
+            why="definitions of ray.io: made and brought up to date by server-side apply",
+        ),
         on(kinds.SECRET, "create", scope=Scope.RELEASE, why="keys and certificates that are missing"),
         on(kinds.SECRET, "get", "patch", names=names, scope=Scope.RELEASE, why="what is missing or about to end"),
         owner,
@@ -240,6 +259,6 @@ def rules(rights: Iterable[Right], scope: Scope, setting: str = "") -> list[dict
     ]
 
 
-def settings(rights: Iterable[Right]) -> list[str]:
+def settings(rights: Iterable[Right], scope: Scope = Scope.NAMESPACED) -> list[str]:
     """The values of the chart that some of these depend on."""
-    return sorted({right.setting for right in rights if right.setting})
+    return sorted({right.setting for right in rights if right.setting and right.scope is scope})

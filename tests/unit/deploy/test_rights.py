@@ -50,7 +50,7 @@ def given(component: str) -> list[Given]:
 
 def _given(written: dict[str, Any]) -> Iterator[Given]:
     scopes = {scope: written[scope] for scope in ("cluster", "namespaced", "release")}
-    scopes |= written["settings"]
+    scopes |= written["settings"] | written["clusterSettings"]
     for scope, rules in scopes.items():
         for rule in rules:
             for group in rule["apiGroups"]:

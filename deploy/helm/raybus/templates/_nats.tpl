@@ -32,6 +32,13 @@ tls://{{ include "raybus.natsName" . }}.{{ .Release.Namespace }}.svc:4222
 {{- $users | join "," -}}
 {{- end -}}
 
+{{/* The users that connect from this release, separated by commas. */}}
+{{- define "raybus.natsUsed" -}}
+{{- $users := list "provisioner" -}}
+{{- range (.Files.Get "files/components.yaml" | fromYaml).components -}}{{- $users = append $users .natsUser -}}{{- end -}}
+{{- $users | join "," -}}
+{{- end -}}
+
 {{/* Names in the servers' certificate, separated by commas. */}}
 {{- define "raybus.natsServerNames" -}}
 {{- $nats := include "raybus.natsName" . -}}{{- $namespace := .Release.Namespace -}}{{- $domain := .Values.settings.clusterDomain -}}

@@ -30,11 +30,9 @@ containers:
       {{- if $root.Values.nats.enabled }}
       - name: RAYBUS_NAMESPACE
         valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
-      - name: RAYBUS_NATS_SECRETS
+      - name: RAYBUS_PREFIX
         value: {{ include "raybus.natsSecrets" $root }}
-      - name: RAYBUS_NATS_USERS
-        value: {{ include "raybus.natsUsers" $root }}
-      - name: RAYBUS_NATS_SERVER_NAMES
+      - name: RAYBUS_SERVER_NAMES
         value: {{ include "raybus.natsServerNames" $root | quote }}
       - name: RAYBUS_OWNER
         value: ConfigMap/{{ include "raybus.natsName" $root }}

@@ -4,7 +4,7 @@
 {{- range $name, $service := include "raybus.services" . | fromYaml -}}
 {{- $_ := set $all $name (dict "component" $name "account" $service.account "settings" $service.settings) -}}
 {{- end -}}
-{{- $_ := set $all "provisioner" (dict "component" "provisioner" "account" (include "raybus.provisionerAccount" .) "settings" dict) -}}
+{{- $_ := set $all "provisioner" (dict "component" "provisioner" "account" (include "raybus.provisionerAccount" .) "settings" (dict "installDefinitions" (ne .Values.crds.mode "skip"))) -}}
 {{- toYaml $all -}}
 {{- end -}}
 
@@ -19,8 +19,8 @@
 {{- range $setting, $rules := $file.settings -}}
 {{- if index $settings $setting -}}{{- $looked = concat $looked $rules -}}{{- end -}}
 {{- end -}}
-{{- if and (eq $component "provisioner") (ne $root.Values.crds.mode "skip") -}}
-{{- $cluster = concat $cluster (include "raybus.crdRules" $root | fromYamlArray) -}}
+{{- range $setting, $rules := $file.clusterSettings -}}
+{{- if index $settings $setting -}}{{- $cluster = concat $cluster $rules -}}{{- end -}}
 {{- end -}}
 {{- $namespaces := dict -}}
 {{- if not $root.Values.watchNamespace -}}
@@ -32,12 +32,4 @@
 {{- $_ := set $namespaces $root.Release.Namespace (concat (index $namespaces $root.Release.Namespace | default list) $file.release) -}}
 {{- end -}}
 {{- dict "cluster" $cluster "namespaces" $namespaces | toYaml -}}
-{{- end -}}
-
-{{- define "raybus.crdRules" -}}
-- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [create]}
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  resourceNames: [rayclusters.ray.io, rayjobs.ray.io, rayservices.ray.io, raycronjobs.ray.io]
-  verbs: [get, patch]
 {{- end -}}
