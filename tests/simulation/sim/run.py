@@ -67,7 +67,7 @@ class Result:
     writes: int = 0
     story: list[str] = field(default_factory=list)
     points: list[tuple[str, int, str]] = field(default_factory=list)
-    covered: dict[str, int] = field(default_factory=dict)
+    marks: dict[str, int] = field(default_factory=dict)
 
 
 def build(scenario: Scenario, *, detailed: bool = False) -> World:
@@ -109,7 +109,7 @@ def run(world: World, schedule: Schedule, *, record: bool = False) -> Result:
     result.seconds, result.steps, result.writes = world.loop.now - began, world.loop.steps, world.writes
     result.story = world.story.lines
     result.points = world.faults.seen
-    result.covered = dict(world.faults.passed)
+    result.marks = dict(world.marks)
     return result
 
 

@@ -108,7 +108,7 @@ def cluster_matches(world: World) -> str:
 
 def _lacks(world: World, cluster: Json) -> str:
     meta, status = cluster["metadata"], cluster.get("status") or {}
-    pods = owned(world, "pods", meta["uid"])
+    pods = [pod for pod in owned(world, "pods", meta["uid"]) if "ray.io/cluster" in pod["metadata"]["labels"]]
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     if len(live) != len(pods):
         return "pods are still terminating"

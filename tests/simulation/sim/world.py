@@ -6,6 +6,7 @@ What may live here: how the parts are put together and what they share.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -86,6 +87,8 @@ class World:
         self.listeners: list[Callable[[Change], None]] = []
         self.violated: Violation | None = None
         self.errors: list[str] = []  # of the product's log: what it calls an error itself
+        self.marks: Counter[str] = Counter()  # what was reached, by name
+        self.late_creations = 0  # that arrived long after they had been sent
         self._next_second = 0.0
         self.healed_at = float("inf")
         self.trouble = Trouble(self)

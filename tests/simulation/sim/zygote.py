@@ -99,7 +99,7 @@ def encoded(result: Result) -> bytes:
         "writes": result.writes,
         "story": result.story,
         "points": result.points,
-        "covered": result.covered,
+        "marks": result.marks,
     }
     return orjson.dumps(found)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FREEZE_S = 20.0
 SLOW_S = 3.0
 LAG_S = 8.0
+LATE_S = 2.0  # a creation that was under way for longer may meet another world than the one it was decided on
 SORTS = {"POST": "kube.create", "PATCH": "kube.patch", "PUT": "kube.patch", "DELETE": "kube.delete", "GET": "kube.read"}
 REFUSALS = {
     "forbidden": (403, "Forbidden", "exceeded quota"),
@@ -54,6 +55,7 @@ class SimKube(KubeClient):
         self, method: str, path: str, query: Mapping[str, Any] | None, data: bytes | None, content_type: str | None
     ) -> tuple[int, bytes, str | None]:
         world = self._world
+        began = world.loop.now
         fault = world.faults.at(SORTS[method], f"{kind_of(path)} @{self._process.name}")
         if fault:
             world.story.tell("fault", f"{fault}: {method} {path} of {self._process.name}")
@@ -61,10 +63,13 @@ class SimKube(KubeClient):
             if refused is not None:
                 return refused
         await world.travel()
+        late = method == "POST" and world.loop.now - began > LATE_S
+        world.late_creations += late  # nothing can keep it from arriving
         found = world.api.answer(
             self._process.name, method, path, query, data or b"", (content_type or "application/json") if data else None
         )
         assert isinstance(found, Response)
+        world.late_creations -= late and found.status != 201
         world.requested(self._process, method, path, data or b"", found)
         if fault:
             await self._on_the_way_back(fault)

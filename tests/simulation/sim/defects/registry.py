@@ -1,0 +1,51 @@
+"""The planted defects: small patches of the product, each of which an invariant has to catch.
+
+A defect is a function with `@defect("name", "X6", "core")` that replaces something in the product's modules; the docstring says
+what goes wrong. It runs in a process of its own, before anything is booted.
+
+What may live here: how defects are registered and applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """`invariants` are those that may catch it; `scenario` is where it shows."""
+
+    name: str
+    invariants: frozenset[str]
+    scenario: str
+    plant: Callable[[], None]
+
+    @property
+    def about(self) -> str:
+        return " ".join((self.plant.__doc__ or "").split())
+
+
+ALL: dict[str, Defect] = {}
+
+
+def defect(name: str, invariants: str, scenario: str = "core") -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register a defect; `invariants` are ids, separated by spaces."""
+
+    def register(plant: Callable[[], None]) -> Callable[[], None]:
+        assert name not in ALL, name
+        ALL[name] = Defect(name, frozenset(invariants.split()), scenario, plant)
+        return plant
+
+    return register
+
+
+def apply(name: str) -> None:
+    ALL[name].plant()
+
+
+def _load() -> None:
+    from simulation.sim.defects import clusters  # noqa: F401 - registers its defects
+
+
+_load()
