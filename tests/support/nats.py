@@ -42,6 +42,7 @@ class NatsServer:
         self.folder = folder
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
+        self.env: dict[str, str] | None = None  # of the process; None: ours
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._config = folder / "nats.conf"
@@ -69,6 +70,7 @@ class NatsServer:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                env=self.env,
             )
         ends = time.monotonic() + START_S
         while True:

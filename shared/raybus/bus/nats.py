@@ -140,8 +140,9 @@ class NatsBus:
         for follower in list(self._followers):
             await follower.close()
         await self._stop_reconnecting()
-        # A connection that is just being lost may raise while it is closed; there is nothing left to do about it then.
-        with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
+        # A connection that is just being lost may raise while it is closed; there is nothing left to do about it then. One
+        # that was never begun, for want of credentials say, is asserted to have been.
+        with contextlib.suppress(OSError, nats.errors.Error, TimeoutError, AssertionError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
 

@@ -6,7 +6,9 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import nkeys
 from yarl import URL
 
 from raybus.bus import streams
@@ -42,8 +44,8 @@ async def nats(settings: ServiceSettings, name: str) -> AsyncIterator[NatsBus]:
         name=f"{name} {settings.replica_id}",
         inbox_prefix=settings.nats_inbox_prefix,
         tls=tls,
-        nkeys_seed=settings.nats_nkey_file or None,
-        credentials=settings.nats_credentials_file or None,
+        nkeys_seed_text=_seed(settings.nats_nkey_file),
+        credentials=_there("--nats-credentials-file", settings.nats_credentials_file),
     )
     try:
         try:
@@ -53,6 +55,30 @@ async def nats(settings: ServiceSettings, name: str) -> AsyncIterator[NatsBus]:
         yield bus
     finally:
         await bus.close()
+
+
+def _seed(path: str) -> str | None:
+    """What an NKey file holds; None without one. Raises StartError, which does not show it."""
+    if _there("--nats-nkey-file", path) is None:
+        return None
+    try:
+        seed = Path(path).read_text().strip()
+        nkeys.from_seed(bytearray(seed.encode()))
+    except Exception:  # noqa: BLE001 - the library raises what it comes across; the content must not be shown
+        raise StartError(
+            f"--nats-nkey-file {path}: this is not the seed of a NATS user, which begins with SU"
+        ) from None
+    return seed
+
+
+def _there(flag: str, path: str) -> str | None:
+    if not path:
+        return None
+    try:
+        Path(path).open("rb").close()
+    except OSError as error:
+        raise StartError(f"{flag} {path}: {error.strerror}") from None
+    return path
 
 
 @asynccontextmanager
