@@ -17,7 +17,7 @@ from raybus.bus.entry import Ref
 from raybus.bus.envelope import MarkerMessage, Op, decode_marker, decode_object
 from raybus.bus.streams import StreamSettings, object_stream, read_settings
 from raybus.bus.subjects import is_marker, markers_filter, partition_filter, partition_of
-from raybus.bus.transport import Bus, Follower, Message
+from raybus.bus.transport import Bus, Follower, Message, SignalCallback, nothing
 from raybus.bus.trees import Change, Trees
 from raybus.decide.actions import Json
 from raybus.decide.routes import Route
@@ -34,7 +34,8 @@ class Mirror:
     """`on_change(key, why)` comes when a tree of an owned partition may need a look; not for own writes and their echoes.
 
     `on_ref(key, ref)` comes for an object that did not fit into its message: GET it and hand it to learned(). Until then its
-    kind is not in the tree's `complete`. `on_delay` gets, of each live message, the seconds since the server stored it (by two
+    kind is not in the tree's `complete`. `on_reread` comes when everything was read again after a gap, which may have shown less than
+    there is: the server can have lost what it had acknowledged. `on_delay` gets, of each live message, the seconds since the server stored it (by two
     clocks). Without `settings` the first own() reads them from the stream.
     """
 
@@ -46,6 +47,7 @@ class Mirror:
         on_change: OnChange,
         *,
         on_ref: OnRef | None = None,
+        on_reread: SignalCallback = nothing,
         on_delay: OnDelay | None = None,
         settings: StreamSettings | None = None,
         clock: Clock = SYSTEM,
@@ -54,6 +56,7 @@ class Mirror:
         self._controller = controller
         self._on_change = on_change
         self._on_ref = on_ref
+        self._on_reread = on_reread
         self._on_delay = on_delay
         self._settings = settings
         self._clock = clock
@@ -69,6 +72,7 @@ class Mirror:
         self._marker_at: dict[str, float] = {}  # kind -> monotonic time of its last marker
         self._complete: frozenset[str] = frozenset()
         self._marked_in_turn: set[str] = set()
+        self._gaps = 0  # since the last complete read
         self._heard_at: float | None = None  # monotonic
         self.skipped = 0  # messages of unknown types or of another cluster
         self.rereads: Counter[str] = Counter()  # by why: "ownership" moved, "gap" in what the stream brought
@@ -182,6 +186,7 @@ class Mirror:
 
     def _gap(self) -> None:
         self.rereads["gap"] += 1
+        self._gaps += 1
         self._begin()
 
     def _begin(self) -> None:
@@ -197,6 +202,9 @@ class Mirror:
         before = self._ready
         changes = self._trees.end_turn()
         self._ready = (self._following or frozenset()) & self._wanted
+        if self._gaps:
+            self._gaps = 0
+            self._on_reread()  # before anybody acts on what was read
         told, self._changed = self._changed, {}
         for change in changes:
             told.setdefault(change.key, change.trigger)

@@ -143,6 +143,10 @@ class Controller(Generic[W]):
                     self._unread.add(key)
                     self.queue.add(key, TAKE_OVER)
 
+    def doubt(self) -> None:
+        """The mirror was read again after a gap and may show less than there is: creations rest on a fresh read first."""
+        self._unread.update(self._ports.mirror.roots(None))
+
     async def lost(self, part: int, graceful: bool) -> None:
         """With `graceful` the lease is still held, so that running passes may end before another replica begins."""
         self._log.info("leaving a partition", partition=part, graceful=graceful)
@@ -254,9 +258,13 @@ class Controller(Generic[W]):
         key = due.key
         self._metrics.queue_seconds.observe(due.waited_s)
         began = self._clock.monotonic()
-        result = await self._passes.run(key, due.trigger, takeover=key in self._unread)
+        unread = key in self._unread
+        self._unread.discard(key)  # what comes during the pass counts for the next one
+        result = await self._passes.run(key, due.trigger, takeover=unread)
         took_s = self._clock.monotonic() - began
         word = self._settled(key, result)
+        if unread and word not in ("done", "again", "gone"):
+            self._unread.add(key)
         self._metrics.pass_seconds.labels(word).observe(took_s)
         self._metrics.passes.labels(word).inc()
 
@@ -281,7 +289,6 @@ class Controller(Generic[W]):
             self._unread.update({key} if verdict.reread else ())
             self._back_off(key, now, verdict.retry_after_s)
             return "failed"
-        self._unread.discard(key)
         self.backoff.succeeded(key)
         if verdict.again:
             self.queue.add(key, AGAIN, urgent=True)

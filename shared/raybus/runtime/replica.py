@@ -74,6 +74,7 @@ class Replica(Generic[W]):
             spec.routes,
             self._on_change,
             on_ref=self._on_ref,
+            on_reread=self._on_reread,
             on_delay=metrics.delivery_seconds.observe,
             settings=found,
             clock=clock,
@@ -117,13 +118,16 @@ class Replica(Generic[W]):
         if parts.watch is not None:
             parts.watch(metrics, _Seen(self.mirror, spec.root_kind.kind))
 
-    # Mirror, controller and leases need each other; these three break the circle.
+    # Mirror, controller and leases need each other; these break the circle.
 
     def _on_change(self, key: RootKey, trigger: str) -> None:
         self.controller.on_change(key, trigger)
 
     def _on_ref(self, key: RootKey, ref: Ref) -> None:
         self._references.want(key, ref)
+
+    def _on_reread(self) -> None:
+        self.controller.doubt()
 
     def _mine(self, part: int) -> bool:
         return self.leases.mine(part)

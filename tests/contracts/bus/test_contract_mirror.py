@@ -199,6 +199,27 @@ class MirrorContract(BusContract):
         await eventually(lambda: names(mirror.tree(key("c1"))) == [])
         assert changes == [(key("c1"), "Pod deleted while nobody looked")]
 
+    async def test_a_re_read_after_a_gap_is_told_before_what_it_changed(
+        self, gateway: Gateway, backend: BusBackend, bus: Bus
+    ) -> None:
+        told: list[str] = []
+        mirror = Mirror(
+            bus, "raycluster", ROUTES, lambda _root, why: told.append(why), on_reread=lambda: told.append("read again")
+        )
+        await gateway.put(key("c1"), raycluster("c1"))
+        await gateway.put(key("c1"), pod("a"))
+        await self.own_all(mirror)
+        assert told == []
+
+        await gateway.bus.purge("RAYCLUSTER", gateway.subject(key("c1"), pod("a")))
+        await backend.stop_server()
+        await eventually(lambda: not bus.connected)
+        await backend.start_server()
+        await eventually(lambda: len(told) == 2)
+
+        assert told == ["read again", "Pod deleted while nobody looked"]
+        await mirror.close()
+
     async def test_a_lost_stream_makes_nothing_look_absent(
         self, mirror: Mirror, gateway: Gateway, backend: BusBackend
     ) -> None:

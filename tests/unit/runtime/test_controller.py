@@ -199,6 +199,41 @@ class TestConfirmation:
 
             assert bench.outside.mirror.freshened == [C1, C1]
 
+    async def test_after_a_re_read_creations_rest_on_a_fresh_read_too(self) -> None:
+        """NATS may have come back with less than it had acknowledged: what it does not show can be there all the same."""
+        async with running(scripted(one_pod), cluster("c1")) as bench:
+            await bench.gain(P1)
+            await eventually(lambda: bench.outside.kube.writes)
+            await asyncio.sleep(0.02)
+            bench.outside.mirror.objects = {
+                uid: o for uid, o in bench.outside.mirror.objects.items() if o["kind"] != "Pod"
+            }
+            bench.outside.mirror.freshened.clear()
+
+            bench.controller.doubt()
+            bench.controller.on_change(C1, "Pod deleted while nobody looked")
+            await eventually(lambda: bench.outside.mirror.freshened)
+            await asyncio.sleep(0.02)
+
+            assert len(bench.outside.kube.writes) == 1
+
+    async def test_doubt_that_comes_during_a_pass_counts_for_the_next(self) -> None:
+        doubted: list[bool] = []
+
+        def conclude(tree: Tree, _done: tuple[Outcome, ...], _now: datetime) -> Plan:
+            if not doubted:
+                bench.controller.doubt()
+            doubted.append(tree.takeover)
+            return NOTHING
+
+        async with running(scripted(lambda _tree, _now: NOTHING, conclude), cluster("c1")) as bench:
+            await bench.gain(P1)
+            await eventually(lambda: doubted)
+            bench.controller.on_change(C1, "RayCluster changed")
+            await eventually(lambda: len(doubted) == 2)
+
+            assert doubted == [True, True]
+
 
 class TestLeases:
     async def test_a_pass_that_lost_its_lease_writes_nothing_more(self) -> None:
