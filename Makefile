@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KUBE_DIR ?= /tmp/raybus-realkube
 
-.PHONY: help setup demo demo-down test test-kube lint bench night crds deploy-files docs clean
+.PHONY: help setup demo demo-down test test-kube test-docker lint bench night crds images deploy-files docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -43,6 +43,9 @@ test: lint ## all tests that need no Kubernetes: units, contracts, localkube, re
 test-kube: $(READY) ## the integration suite on a real API server: KUBECONFIG, or one started here where the tool is there
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-real-kube $(KUBE_DIR) $(PYTEST) -m '(kube or realkube) and not night and not ray' tests/integration tests/golden
 
+test-docker: $(READY) ## the image, and the services in containers: DOCKER_HOST's engine, or one started here where the tool is there
+	tests/with-docker $(PYTEST) -m 'docker and not night' tests/docker
+
 bench: $(READY) ## the benchmarks, as ratios within one run
 	$(BIN)/python benchmarks/run.py
 
@@ -51,6 +54,9 @@ night: $(READY) ## what is too long for CI; writes tests/night/results
 
 crds: $(READY) ## write deploy/crds again from the types
 	$(BIN)/python -m raybus.api.crds deploy/crds
+
+images: ## raybus/raybus:<version>, with DOCKER_HOST's engine; DOCKER_BUILD_FLAGS='--network host' where builds have no network of their own
+	deploy/images/build
 
 deploy-files: $(READY) ## write again what the chart takes from the code: rights in Kubernetes and in NATS
 	$(BIN)/python deploy/generate.py
