@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-KUBE_DIR ?= /tmp/raybus-realkube
 
 .PHONY: help setup demo demo-down test test-kube test-docker lint bench night crds images deploy-files docs clean
 
@@ -41,7 +40,7 @@ test: lint ## all tests that need no Kubernetes: units, contracts, localkube, re
 	$(PYTEST) -m 'not night and not realkube and not docker' tests/e2e
 
 test-kube: $(READY) ## the integration suite on a real API server: KUBECONFIG, or one started here where the tool is there
-	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-real-kube $(KUBE_DIR) $(PYTEST) -m '(kube or realkube) and not night and not ray' tests/integration tests/golden
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-real-kube $(PYTEST) -m '(kube or realkube) and not night and not ray' tests/integration tests/golden
 
 test-docker: $(READY) ## the image, and the services in containers: DOCKER_HOST's engine, or one started here where the tool is there
 	tests/with-docker $(PYTEST) -m 'docker and not night' tests/docker

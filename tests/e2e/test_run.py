@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from support.history import actions_of
-from support.local import EXAMPLE, Local, write_job
+from support.local import EXAMPLE, RUN_S, Local, write_job
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -50,16 +50,19 @@ def test_a_failing_job_is_failed_with_ray_s_words(local: Local, tmp_path: Path):
 
 
 def test_an_entrypoint_runs_as_written_in_both_modes(local: Local, tmp_path: Path):
+    """Beside each other: most of the time either waits for its cluster."""
     odd = """python - "$RAYBUS_ODD" 'a;b' "`echo c`" <<'END'\nimport sys; print(sys.argv[1:])\nEND\n"""
+    env = "env_vars: {RAYBUS_ODD: 'x ~ \"y\"'}"
+    running = []
     for mode in ("HTTPMode", "K8sJobMode"):
-        name = f"odd-{mode.lower()}"
-        env = "env_vars: {RAYBUS_ODD: 'x ~ \"y\"'}"
         path = write_job(
-            tmp_path / f"{mode}.yaml", name, entrypoint=odd, submissionMode=mode, runtimeEnvYAML=env
-        )  # fmt: skip
-        done = local.raybus("run", str(path), "--until-clean")
-        assert done.returncode == 0, done.stderr
-        assert """['x ~ "y"', 'a;b', 'c']""" in done.stdout, done.stdout
+            tmp_path / f"{mode}.yaml", f"odd-{mode.lower()}", entrypoint=odd, submissionMode=mode, runtimeEnvYAML=env
+        )
+        running.append(local.start("run", str(path), "--until-clean"))
+    for done in running:
+        output, story = done.communicate(timeout=RUN_S)
+        assert done.returncode == 0, story
+        assert """['x ~ "y"', 'a;b', 'c']""" in output, output
 
 
 def test_the_status_names_every_part_and_all_are_ready(local: Local):
@@ -81,9 +84,11 @@ def test_at_rest_nothing_is_written(local: Local, tmp_path: Path):
     del spec["headGroupSpec"]["template"]["spec"]["containers"][0]["volumeMounts"]
     cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "idle"}, "spec": spec}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
-    assert local.raybus("run", str(write_job(tmp_path / "job.yaml", "done")), "--until-clean").returncode == 0
+    job_runs = local.start("run", str(write_job(tmp_path / "job.yaml", "done")), "--until-clean")
     started = local.raybus("run", str(tmp_path / "cluster.yaml"))
     assert started.returncode == 0, started.stderr
+    _, story = job_runs.communicate(timeout=RUN_S)
+    assert job_runs.returncode == 0, story
     time.sleep(10)
     before, decided = local.versions(), len(actions_of(local))
     assert any(name.startswith("RayCluster/idle") for name in before)

@@ -1,7 +1,8 @@
 """API servers for tests.
 
-`kubeconfig` is any API server: the one of KUBECONFIG, else localkube. `realkube` is a real kube-apiserver without nodes. Both are
-started once per test session and ended with it.
+`kubeconfig` is any API server: the one of KUBECONFIG, else localkube, or with RAYBUS_TEST_API=realkube a real one. `realkube` is a
+real kube-apiserver without nodes. Each process of pytest starts its own and ends it: operators of two would do each other's work.
+For the same reason KUBECONFIG counts only where tests run in one process.
 """
 
 from __future__ import annotations
@@ -32,6 +33,15 @@ LOCALKUBE = Path(sys.executable).parent / "localkube"
 HAS_LOCALKUBE = LOCALKUBE.exists() and importlib.util.find_spec("raybus_localkube.cli") is not None
 
 
+def given_kubeconfig() -> str | None:
+    """The user's own cluster."""
+    return None if "PYTEST_XDIST_WORKER" in os.environ else os.environ.get("KUBECONFIG")
+
+
+def real_api_wanted() -> bool:
+    return os.environ.get("RAYBUS_TEST_API") == "realkube" or not HAS_LOCALKUBE
+
+
 class RealKube:
     """A control plane of its own folder; `restart_apiserver` kills the API server and starts it again on the same data."""
 
@@ -40,7 +50,7 @@ class RealKube:
         self.kubeconfig = ""
 
     def up(self) -> None:
-        self.kubeconfig = self._run("up", "--audit").strip().splitlines()[-1]
+        self.kubeconfig = self._run("up", "--audit", "--serviceaccount-admission").strip().splitlines()[-1]
 
     def audit(self) -> list[dict[str, Any]]:
         """Who asked for what so far: one entry per answered request, its bodies left out."""
@@ -82,10 +92,10 @@ def realkube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKube]:
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Path of a kubeconfig; no pod runs there unless the user's cluster has nodes."""
-    if given := os.environ.get("KUBECONFIG"):
+    if given := given_kubeconfig():
         yield given
         return
-    if not HAS_LOCALKUBE:
+    if real_api_wanted():
         yield request.getfixturevalue("realkube").kubeconfig
         return
     folder = tmp_path_factory.mktemp("localkube")

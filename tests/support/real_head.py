@@ -41,8 +41,9 @@ def real_head(folder: Path) -> Iterator[str]:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(head.pid, 15)
+            # Ray's own processes end by that. The command that waits for them takes it for their business and would wait for ever.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                head.wait(20)
+                head.wait(3)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(head.pid, 9)
             head.wait(10)

@@ -5,7 +5,6 @@ Of their own, because a kubelet runs whatever pods it finds: those that other te
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,18 +15,18 @@ import pytest
 
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
-from support.kube import LOCALKUBE, REALKUBE, RealKube, fresh_namespace
+from support.kube import LOCALKUBE, REALKUBE, RealKube, fresh_namespace, given_kubeconfig, real_api_wanted
 from support.localnode import LocalNode
 
 
 @pytest.fixture(scope="session")
 def own_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """KUBECONFIG if given, else a localkube without kubelet, else a real control plane without nodes."""
-    if given := os.environ.get("KUBECONFIG"):
+    if given := given_kubeconfig():
         yield given
         return
     folder = tmp_path_factory.mktemp("kubelet-api")
-    if LOCALKUBE.exists() and os.environ.get("RAYBUS_TEST_API") != "realkube":
+    if not real_api_wanted():
         up = [LOCALKUBE, "up", "--dir", folder, "--no-kubelet"]
         started = subprocess.run(up, capture_output=True, text=True, timeout=60, check=False)
         assert started.returncode == 0, f"localkube up: {started.stderr}"
