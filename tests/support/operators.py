@@ -122,6 +122,10 @@ class Operator:
             found = (await response.json())["checks"]
             return response.status, {check: said["detail"] for check, said in found.items() if not said["ok"]}
 
+    def address(self, name: str) -> str:
+        """Where a service has /healthz, /readyz and /metrics."""
+        return f"127.0.0.1:{self._ports[name]}"
+
     async def metrics(self, name: str) -> str:
         url = f"http://127.0.0.1:{self._ports[name]}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as response:
