@@ -94,6 +94,27 @@ CATALOGUE: dict[str, tuple[Kind, ...]] = {
         lag="this and what follows come 8 s later",
         disconnect="the connection breaks before it and is back 2 s later",
     ),
+    "ray.submit": (
+        *_kinds(
+            "F",
+            refused="no connection, not done",
+            lost_request="never arrives",
+            lost_answer="taken, but the answer never comes",
+            error_500="500, not done",
+            html="200 with a page of a proxy, not done",
+        ),
+        *_CRASHES,
+        *_FREEZES,
+    ),
+    "ray.read": _kinds(
+        "F",
+        refused="no connection",
+        lost_answer="hangs",
+        error_500="500",
+        html="200 with a page of a proxy",
+        old_answer="what it said before",
+    ),
+    "ray.stop": _kinds("F", refused="no connection", lost_request="never arrives", lost_answer="done, but no answer", error_500="500"),
     "faultpoint": _kinds("E", crash="kill -9 here"),
     "moment": (
         *_kinds(

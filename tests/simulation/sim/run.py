@@ -72,7 +72,8 @@ class Result:
 
 def build(scenario: Scenario, *, detailed: bool = False) -> World:
     """A booted world."""
-    world = World(scenario.services, detailed=detailed)
+    world = World(scenario.services, builtin=scenario.builtin, detailed=detailed)
+    world.trouble.aim_at(scenario.controller)
     errors = keep_errors(world.errors)
     if detailed:
         structlog.configure(

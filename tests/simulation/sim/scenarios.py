@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simulation.sim.world import World
 
 USER = "user"
+RAYJOBS = "/apis/ray.io/v1/namespaces/default/rayjobs"
 CLUSTERS = "/apis/ray.io/v1/namespaces/default/rayclusters"
 STEP_S = 12.0  # a user waits this long for what was asked for, then goes on
 
@@ -30,7 +31,9 @@ class Scenario:
     services: tuple[tuple[str, int], ...]
     act: Callable[[World], Awaitable[None]]
     matches: Callable[[World], str]
-    bound_s: float  # from the end of all faults to the wanted state
+    builtin: bool = False  # whether Kubernetes' own controllers are needed
+    controller: str = "raycluster"  # whose replicas and streams are broken
+    bound_s: float = 80.0  # from the end of all faults to the wanted state
 
 
 def template(name: str) -> Json:
@@ -160,5 +163,82 @@ def owned(world: World, resource: str, uid: str) -> list[Json]:
     ]
 
 
-CORE = Scenario("core", (("gateway", 2), ("cluster-ctrl", 2)), core, cluster_matches, bound_s=60.0)
-SCENARIOS = {scenario.name: scenario for scenario in (CORE,)}
+# After a roll-back of NATS an own write is doubted 60 s later, with the next marker.
+CORE = Scenario("core", (("gateway", 2), ("cluster-ctrl", 2)), core, cluster_matches)
+
+
+def rayjob(name: str, mode: str) -> Json:
+    cluster = {**raycluster()["spec"], "workerGroupSpecs": []}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "entrypoint": "python train.py",
+            "submissionMode": mode,
+            "shutdownAfterJobFinishes": True,
+            "ttlSecondsAfterFinished": 2,
+            "rayClusterSpec": cluster,
+        },
+    }
+
+
+def deployment(world: World, name: str) -> str:
+    job = world.api.get("rayjobs.ray.io", "default", name)
+    return (job.get("status") or {}).get("jobDeploymentStatus", "") if job else "gone"
+
+
+async def _job(world: World, mode: str) -> None:
+    """Create, run to the end, clean up."""
+    world.api.ask(USER, "POST", RAYJOBS, rayjob("train", mode))
+    await world.until(lambda: deployment(world, "train") in ("Complete", "Failed"), 25.0)
+    await world.until(lambda: not job_matches(world), STEP_S)
+
+
+async def job_http(world: World) -> None:
+    await _job(world, "HTTPMode")
+
+
+async def job_k8s(world: World) -> None:
+    await _job(world, "K8sJobMode")
+
+
+async def job_deleted(world: World) -> None:
+    """A RayJob that is deleted while its job runs; its name is used again at once."""
+    world.api.ask(USER, "POST", RAYJOBS, rayjob("train", "HTTPMode"))
+    await world.until(lambda: bool(world.dashboards.submissions), 15.0)
+    await asyncio.sleep(world.between(0.0, 3.0))
+    world.story.tell(USER, "deletes the RayJob")
+    world.api.ask(USER, "DELETE", f"{RAYJOBS}/train")
+    await world.until(lambda: deployment(world, "train") == "gone", STEP_S)
+    if deployment(world, "train") == "gone":
+        world.api.ask(USER, "POST", RAYJOBS, rayjob("train", "HTTPMode"))
+    await world.until(lambda: deployment(world, "train") in ("Complete", "Failed"), 25.0)
+    await world.until(lambda: not job_matches(world), STEP_S)
+
+
+def job_matches(world: World) -> str:
+    """Every RayJob has come to its end, and what it made is cleaned up."""
+    for job in world.api.all("rayjobs.ray.io"):
+        status = job.get("status") or {}
+        name, state = job["metadata"]["name"], status.get("jobDeploymentStatus")
+        if state not in ("Complete", "Failed"):
+            return f"RayJob {name} is {state or 'new'}, its job {status.get('jobStatus') or 'unknown'}"
+    if left := [cluster["metadata"]["name"] for cluster in world.api.all("rayclusters.ray.io")]:
+        return f"RayClusters are left: {left}"
+    if pods := [
+        pod["metadata"]["name"]
+        for pod in world.api.all("pods")
+        if "ray.io/cluster" in (pod["metadata"].get("labels") or {})
+    ]:
+        return f"pods are left: {pods}"
+    return ""
+
+
+ALL_THREE = (("gateway", 2), ("cluster-ctrl", 1), ("job-ctrl", 2))
+# A silent dashboard is borne for 40 s where its head Pod is not Ready, else for 300 s.
+JOBS = tuple(
+    Scenario(name, ALL_THREE, act, job_matches, builtin=True, controller="rayjob", bound_s=330.0)
+    for name, act in (("job-http", job_http), ("job-k8s", job_k8s), ("job-deleted", job_deleted))
+)
+SCENARIOS = {scenario.name: scenario for scenario in (CORE, *JOBS)}

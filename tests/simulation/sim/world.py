@@ -16,9 +16,12 @@ from typing import Any
 from raybus.runtime import faultpoints
 from raybus_localkube.server.messages import Response
 from simulation.sim.actors.apiserver import ApiServer, Change, Json
+from simulation.sim.actors.builtin import Builtin
+from simulation.sim.actors.dashboard import Dashboards, Submission
 from simulation.sim.actors.kubelet import Kubelet
 from simulation.sim.actors.nats import Nats
-from simulation.sim.actors.services import Slot, cluster_ctrl, gateway
+from simulation.sim.actors.services import Slot, cluster_ctrl, gateway, job_ctrl
+from simulation.sim.actors.submitter import Submitters
 from simulation.sim.actors.trouble import Trouble
 from simulation.sim.faults import Fault, Faults, Swarm
 from simulation.sim.invariants.violation import Violation
@@ -62,17 +65,20 @@ class Watcher:
 
     def on_request(self, world: World, asked: Asked) -> None: ...
 
+    def on_submitted(self, world: World, submission: Submission) -> None: ...
+
     def on_second(self, world: World) -> None: ...
 
     def at_end(self, world: World) -> None: ...
 
 
 class World:
-    """`services` says how many of each: ("gateway", 2), ("cluster-ctrl", 2)."""
+    """`services` says how many of each: ("gateway", 2), ("cluster-ctrl", 2). `builtin`: Kubernetes' own controllers run too."""
 
     partitions = 8
 
-    def __init__(self, services: Iterable[tuple[str, int]], *, detailed: bool = False) -> None:
+    def __init__(self, services: Iterable[tuple[str, int]], *, builtin: bool = False, detailed: bool = False) -> None:
+        self.builtin_runs = builtin
         self.loop = SimLoop()
         self.story = Story(self.loop, detailed=detailed)
         self.chance = Random(0)
@@ -95,8 +101,11 @@ class World:
         self.api = ApiServer(self.now, self._changed)
         self.nats = Nats(self)
         self.kubelet = Kubelet(self)
-        self.listeners.append(self.kubelet.on_change)
-        mains = {"gateway": gateway, "cluster-ctrl": cluster_ctrl}
+        self.dashboards = Dashboards(self)
+        self.submitters = Submitters(self)
+        self.builtin = Builtin(self)
+        self.listeners += [self.kubelet.on_change, self.submitters.on_change]
+        mains = {"gateway": gateway, "cluster-ctrl": cluster_ctrl, "job-ctrl": job_ctrl}
         self.slots = [
             Slot(self, f"{name}-{number}", mains[name]) for name, count in services for number in range(count)
         ]
@@ -123,7 +132,9 @@ class World:
         await asyncio.sleep(self.latency())
 
     async def for_ever(self) -> None:
-        await self.loop.create_future()
+        future = self.loop.create_future()
+        self.loop.graves.append(future)  # else nothing would keep who waits here from being collected
+        await future
 
     async def silence(self, seconds: float | None) -> None:
         """Nothing is heard, until somebody gives up or the network is whole again."""
@@ -140,6 +151,9 @@ class World:
     async def _booted(self) -> None:
         for slot in self.slots:
             slot.start()
+        if self.builtin_runs:
+            self.builtin.start()
+            await self.until(self.builtin.manager.started.is_set, 60.0, "the start of Kubernetes' own controllers")
         await self.until(self._settled, 60.0, "the boot")
         await asyncio.sleep(2.0)
 
@@ -243,6 +257,10 @@ class World:
             except Violation as violation:
                 self.violated = violation
                 self.story.tell("world", f"VIOLATED {violation}")
+
+    def submitted(self, submission: Submission) -> None:
+        """A head has taken a job."""
+        self._watch("on_submitted", submission)
 
     def check(self) -> None:
         """Raise what was violated."""

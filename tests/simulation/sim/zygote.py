@@ -35,7 +35,7 @@ class Zygote:
     def warm(self, scenario: str) -> World:
         """The booted world of a scenario. One run before makes Python's own caches warm for all children."""
         if scenario not in self._worlds:
-            if not self._kept and not self._detailed:
+            if not self._detailed:
                 used = build(SCENARIOS[scenario])
                 run(used, Schedule(scenario))
                 self._kept.append(used)

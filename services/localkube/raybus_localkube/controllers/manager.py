@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -54,8 +55,11 @@ class Manager:
         events: EventRecorder | None = None,
         *,
         clock: Clock = SYSTEM,
+        chance: random.Random | None = None,
     ) -> None:
+        """`chance` spreads the ends of watches and retries over time."""
         self._client = client
+        self._chance = chance
         self._controllers = {controller.name: controller for controller in controllers}
         self._events = events
         self._clock = clock
@@ -123,7 +127,7 @@ class Manager:
     # News
 
     async def _watch(self, kind: Kind) -> None:
-        events = aiter(ListWatch(self._client, kind, relist_s=None))
+        events = aiter(ListWatch(self._client, kind, relist_s=None, chance=self._chance))
         async with contextlib.aclosing(events):
             async for event in events:
                 self._heard(kind, event)

@@ -135,6 +135,17 @@ class Kubelet:
         except Refused as refused:
             self._world.story.tell(WHO, f"pod {pod['metadata']['name']}: {refused}")
 
+    def complete(self, pod: Json, code: int) -> None:
+        """Its containers have ended by themselves and are not started again."""
+        ended = {
+            "terminated": {
+                "exitCode": code,
+                "reason": "Completed" if not code else "Error",
+                "finishedAt": self._world.stamp(),
+            }
+        }
+        self.report(pod, phase="Failed" if code else "Succeeded", ready=False, state=ended)
+
     # What may happen to a pod
 
     def evict(self, pod: Json) -> None:

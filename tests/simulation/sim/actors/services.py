@@ -25,8 +25,13 @@ from raybus_gateway.gateway import Gateway
 from raybus_gateway.metrics import GatewayMetrics
 from raybus_gateway.settings import GatewaySettings
 from raybus_gateway.term import TermSettings
+from raybus_job_ctrl.__main__ import controller_spec as job_spec
+from raybus_job_ctrl.act import RayActions
+from raybus_job_ctrl.probe import JobProber, RayAccess
+from raybus_job_ctrl.settings import JobCtrlSettings
 from simulation.sim.loop import Process
 from simulation.sim.ports.kube import SimKube
+from simulation.sim.ports.ray import SimDashboards
 
 if TYPE_CHECKING:
     from simulation.sim.world import World
@@ -125,6 +130,17 @@ async def cluster_ctrl(slot: Slot, process: Process) -> None:
     kube = SimKube(slot.world, process)
     parts = Parts(handlers=cluster_act.handlers(kube, slot.world.api.env.chance.randbytes))
     await _controller(slot, process, cluster_spec(settings.policy()), settings, kube, parts)
+
+
+JOB_SETTINGS = JobCtrlSettings(replica_id="simulated", workers=4)
+
+
+async def job_ctrl(slot: Slot, process: Process) -> None:
+    settings = JOB_SETTINGS.model_copy(update={"replica_id": slot.replica_id})
+    kube = SimKube(slot.world, process)
+    access = RayAccess(SimDashboards(slot.world, process), kube)
+    parts = Parts(handlers=RayActions(access).handlers(), prober=JobProber(access))
+    await _controller(slot, process, job_spec(settings.policy()), settings, kube, parts)
 
 
 async def _controller(slot: Slot, process: Process, spec: Any, settings: Any, kube: SimKube, parts: Parts) -> None:

@@ -21,12 +21,15 @@ TICK_S = 2.0
 
 
 class Trouble:
-    """`controller` is whose stream, leases and replicas are meant."""
-
-    def __init__(self, world: World, controller: str = "raycluster", service: str = "cluster-ctrl") -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._controller, self._service = controller, service
         self._touched = 0
+        self.aim_at("raycluster")
+
+    def aim_at(self, controller: str) -> None:
+        """Whose stream, leases and replicas are meant from now on."""
+        self._controller = controller
+        self._service = {"raycluster": "cluster-ctrl", "rayjob": "job-ctrl"}[controller]
 
     def on_change(self, change: Change) -> None:
         if self._world.faults.active and change.resource != "events" and change.writer.who != WHO:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raybus.runtime import kube_verbs, outcomes
+from raybus.runtime import controller, kube_verbs, outcomes
 from raybus_cluster_ctrl.decide import head, workers
 from simulation.sim.defects.registry import defect
 
@@ -48,3 +48,9 @@ def terminating_do_not_count() -> None:
         return original(replace(world, workers={**world.workers, group.name: members}), group, policy)
 
     workers.decide = decide
+
+
+@defect("trust-after-a-gap", "C1 C3 X8")
+def trust_after_a_gap() -> None:
+    """What the mirror shows after NATS came back is taken for all there is."""
+    controller.Controller.doubt = lambda _self: None

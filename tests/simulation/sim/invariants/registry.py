@@ -7,6 +7,6 @@ from simulation.sim.world import Watcher
 
 def fresh(scenario: str) -> list[Watcher]:
     """New watchers for one run."""
-    from simulation.sim.invariants import cluster, common, marks
+    from simulation.sim.invariants import cluster, common, job, marks
 
-    return [make() for make in (*common.ALL, *cluster.ALL, marks.Marks)]
+    return [make() for make in (*common.ALL, *cluster.ALL, *job.ALL, marks.Marks)]

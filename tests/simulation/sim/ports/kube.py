@@ -41,22 +41,29 @@ def kind_of(path: str) -> str:
     """The plural of the objects that a path is about, with the subresource."""
     parts = path.split("/")
     rest = parts[3:] if parts[1] == "api" else parts[4:]
+    if not rest:
+        return "discovery"
     if rest[0] == "namespaces" and len(rest) > 2:
         rest = rest[2:]
     return rest[0] + (f"/{rest[2]}" if len(rest) > 2 else "")
 
 
 class SimKube(KubeClient):
-    def __init__(self, world: World, process: Process) -> None:
+    """`faulty` False: nothing happens to its requests but that they take time."""
+
+    def __init__(self, world: World, process: Process, *, faulty: bool = True) -> None:
         super().__init__(KubeConfig(server="https://simulated"))
-        self._world, self._process = world, process
+        self._world, self._process, self._faulty = world, process, faulty
+
+    def _fault(self, sort: str, what: str) -> str:
+        return self._world.faults.at(sort, f"{what} @{self._process.name}") if self._faulty else ""
 
     async def _exchange(
         self, method: str, path: str, query: Mapping[str, Any] | None, data: bytes | None, content_type: str | None
     ) -> tuple[int, bytes, str | None]:
         world = self._world
         began = world.loop.now
-        fault = world.faults.at(SORTS[method], f"{kind_of(path)} @{self._process.name}")
+        fault = self._fault(SORTS[method], kind_of(path))
         if fault:
             world.story.tell("fault", f"{fault}: {method} {path} of {self._process.name}")
             refused = await self._on_the_way(fault, method, path)
@@ -119,7 +126,7 @@ class SimKube(KubeClient):
         line_max: int = LINE_MAX,
     ) -> AsyncGenerator[AsyncGenerator[bytes]]:
         world, kind = self._world, kind_of(path)
-        fault = world.faults.at("kube.watch", f"{kind} @{self._process.name}")
+        fault = self._fault("kube.watch", kind)
         if fault:
             world.story.tell("fault", f"{fault}: watch of {kind} by {self._process.name}")
         if fault == "refused":
@@ -140,13 +147,12 @@ class SimKube(KubeClient):
         self, parts: AsyncIterator[bytes], kind: str, path: str, idle_s: float | None
     ) -> AsyncGenerator[bytes]:
         world = self._world
-        place = f"{kind} @{self._process.name}"
         try:
             while True:
                 part = await self._next(parts, path, idle_s)
                 if part is None:
                     return
-                fault = world.faults.at("kube.news", place)
+                fault = self._fault("kube.news", kind)
                 if fault:
                     world.story.tell("fault", f"{fault}: news of {kind} for {self._process.name}")
                     if fault == "cut":
