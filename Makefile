@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NODE_DIR ?= /tmp/raybus-node
 
-.PHONY: help setup demo demo-down test test-kube test-docker lint bench night crds images deploy-files docs clean
+.PHONY: help setup demo demo-down test test-kube test-docker lint bench night crds images deploy-files docs clean test-units test-integration test-e2e test-tools e2e-kube
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Raybus needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=/path/to/python3.11")'
@@ -30,26 +31,39 @@ lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two at a time, a file in one process: most tests wait for something. Real Ray needs both cores for itself.
+# Two at a time, a file in one process: most tests wait for something.
 PYTEST := $(BIN)/pytest
 TWO := -n 2 --dist loadfile
+HERE := -m 'not night and not realkube and not docker and not node'
 
-test: lint ## all tests that need no Kubernetes: units, contracts, localkube, real Ray
-	$(PYTEST) $(TWO) -m 'not night and not realkube and not docker' tests/unit tests/contracts tests/architecture
-	$(PYTEST) $(TWO) -m 'not night and not realkube and not docker' tests/integration
-	$(PYTEST) -m 'not night and not realkube and not docker' tests/e2e
+test: lint test-units test-integration test-e2e ## all tests that need no Kubernetes: units, contracts, localkube, real Ray
 
-test-kube: $(READY) ## the integration suite on a real API server: KUBECONFIG, or one started here where the tool is there
+test-units: $(READY)
+	$(PYTEST) $(TWO) $(HERE) tests/unit tests/contracts tests/architecture
+
+test-integration: $(READY) test-tools
+	$(PYTEST) $(TWO) $(HERE) tests/integration
+
+test-e2e: $(READY)
+	$(PYTEST) $(TWO) $(HERE) tests/e2e
+
+test-tools: # what tests use and no Python package has; those that need what cannot be had skip
+	@tests/tools/fetch
+
+test-kube: $(READY) test-tools ## the integration suite on a real API server: KUBECONFIG, or one started here where the tool is there
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-real-kube $(PYTEST) -m '(kube or realkube) and not night and not ray' tests/integration tests/golden
 
 test-docker: $(READY) ## the image, and the services in containers: DOCKER_HOST's engine, or one started here where the tool is there
 	tests/with-docker $(PYTEST) -m 'docker and not night' tests/docker
 
+e2e-kube: $(READY) test-tools ## the chart, and Ray in real pods: KUBECONFIG, or a cluster with a node started here where the tools are there
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/with-node-kube $(NODE_DIR) $(PYTEST) -m 'node and not night' tests/e2e_kube
+
 bench: $(READY) ## the benchmarks, as ratios within one run
 	$(BIN)/python benchmarks/run.py
 
-night: $(READY) ## what is too long for CI; writes tests/night/results
-	$(BIN)/python tests/night/run.py
+night: $(READY) test-tools ## what is too long for CI, NIGHT="--minutes 60 --areas e2e"; goes on where it stopped; writes tests/night/results
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/night/run.py $(NIGHT)
 
 crds: $(READY) ## write deploy/crds again from the types
 	$(BIN)/python -m raybus.api.crds deploy/crds
