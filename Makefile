@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_DIR ?= /tmp/raybus-node
 
-.PHONY: help setup demo demo-down test test-kube test-docker lint bench night crds images deploy-files docs clean test-units test-integration test-e2e test-tools e2e-kube
+.PHONY: help setup demo demo-down test test-kube test-docker lint bench night simulate simulate-night crds images deploy-files docs clean test-units test-integration test-e2e test-tools e2e-kube
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -64,6 +64,20 @@ bench: $(READY) ## the benchmarks, as ratios within one run
 
 night: $(READY) test-tools ## what is too long for CI, NIGHT="--minutes 60 --areas e2e"; goes on where it stopped; writes tests/night/results
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/night/run.py $(NIGHT)
+
+# SEED and SCENARIO, or SCHEDULE, show one run in full detail.
+SCENARIO ?= core
+simulate: $(READY) ## the simulator: its share of CI, or one run in detail with SEED=n SCENARIO=name or SCHEDULE='{...}'
+ifdef SCHEDULE
+	cd tests && ../$(BIN)/python -m simulation.sim run --schedule '$(SCHEDULE)'
+else ifdef SEED
+	cd tests && ../$(BIN)/python -m simulation.sim run --seed $(SEED) --scenario $(SCENARIO)
+else
+	cd tests && ../$(BIN)/python -m simulation.sim ci
+endif
+
+simulate-night: $(READY) ## the simulator for long: 150,000 schedules, goes on where it was stopped
+	cd tests && ../$(BIN)/python -m simulation.sim night
 
 crds: $(READY) ## write deploy/crds again from the types
 	$(BIN)/python -m raybus.api.crds deploy/crds
