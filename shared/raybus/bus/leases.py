@@ -98,7 +98,8 @@ class Leases:
         self._owned: dict[int, int] = {}  # partition -> epoch (sequence of our record)
         self.partitions = partitions
         self.gained = 0
-        self.lost: Counter[str] = Counter()  # by how: released (orderly), fenced (by our clock), evicted (by another's record)
+        # By how: "released" in order, "fenced" by our own clock, "evicted" by another replica's record.
+        self.lost: Counter[str] = Counter()
         self._busy: dict[int, asyncio.Task[None]] = {}  # the last job of a partition
         self._born: float | None = None  # when the own session (re)appeared in the view, monotonic
         self._draining = False

@@ -265,8 +265,7 @@ class Controller(Generic[W]):
         word = self._settled(key, result)
         if unread and word not in ("done", "again", "gone"):
             self._unread.add(key)
-        self._metrics.pass_seconds.labels(word).observe(took_s)
-        self._metrics.passes.labels(word).inc()
+        self._metrics.passed(word, took_s)
 
     def _settled(self, key: RootKey, result: PassResult) -> str:
         """Draw the consequences of a pass; the answer is its result in a word, for the metric."""
