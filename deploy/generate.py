@@ -19,6 +19,7 @@ from raybus.bus import permissions
 from raybus.decide import rights
 from raybus.decide.rights import Right, Scope
 from raybus.domain import kinds
+from raybus.runtime.provision import plan as provisioning
 from raybus_cluster_ctrl import act as cluster_act
 from raybus_cluster_ctrl.build.access import AUTOSCALER_RULES
 from raybus_cluster_ctrl.triggers import ROUTES as CLUSTER_ROUTES
@@ -37,7 +38,7 @@ COMPONENTS: Mapping[str, tuple[Right, ...]] = {
     "gateway": rights.gateway((*CLUSTER_ROUTES, *JOB_ROUTES)),
     "cluster-ctrl": rights.controller(kinds.RAYCLUSTER, cluster_act.ACTIONS, CLUSTER_ROUTES, grants=AUTOSCALER_RULES),
     "job-ctrl": rights.controller(kinds.RAYJOB, job_act.ACTIONS, JOB_ROUTES, probes=True),
-    "provisioner": rights.provisioner(("ca", "server", *(user.name for user in permissions.users()))),
+    "provisioner": rights.provisioner(provisioning.kept(), provisioning.derived()),
 }
 
 

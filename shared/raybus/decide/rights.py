@@ -206,34 +206,24 @@ def controller(
     return tuple(dict.fromkeys(found))
 
 
-def provisioner(secrets: Iterable[str]) -> tuple[Right, ...]:
-    """Of the Job that makes definitions, keys, certificates and streams. `secrets` are the Secrets' names without their prefix."""
-    names = tuple(f"{PREFIX}-{name}" for name in secrets)
-    owner = on(
-        kinds.CONFIG_MAP, "get", names=(OWNER,), scope=Scope.RELEASE, why="the uid of the Secrets' owner, for clean-up"
-    )
-    definitions = tuple(f"{kind.plural}.{kind.group}" for kind in _DEFINED)
+def provisioner(kept: Iterable[str], derived: Iterable[str]) -> tuple[Right, ...]:
+    """Of the Job that makes keys, certificates and streams. `kept` and `derived` are the names, without their prefix, of the
+    Secrets that it never changes and of those that it brings up to date.
+    """
+    release = {"scope": Scope.RELEASE}
+    unchanged, changed = (tuple(f"{PREFIX}-{name}" for name in names) for names in (kept, derived))
     return (
         IDENTITY,
+        on(kinds.SECRET, "create", why="keys and certificates that are missing", **release),
+        on(kinds.SECRET, "get", names=unchanged, why="what is there already", **release),
+        on(kinds.SECRET, "get", "patch", names=changed, why="what is missing in them or about to end", **release),
         on(
-            kinds.CRD,
-            "create",
-            scope=Scope.CLUSTER,
-            setting=INSTALLS_DEFINITIONS,
-            why="definitions of ray.io that are missing",
-        ),
-        on(
-            kinds.CRD,
+            kinds.CONFIG_MAP,
             "get",
-            "patch",
-            names=definitions,
-            scope=Scope.CLUSTER,
-            setting=INSTALLS_DEFINITIONS,
-            why="definitions of ray.io: made and brought up to date by server-side apply",
+            names=(OWNER,),
+            why="the uid of the Secrets' owner, so that they go with it",
+            **release,
         ),
-        on(kinds.SECRET, "create", scope=Scope.RELEASE, why="keys and certificates that are missing"),
-        on(kinds.SECRET, "get", "patch", names=names, scope=Scope.RELEASE, why="what is missing or about to end"),
-        owner,
     )
 
 

@@ -13,6 +13,7 @@ from raybus.domain import kinds
 from raybus.kube.client import KubeClient
 from raybus.runtime.provision import pki, plan
 from raybus.runtime.provision.secrets import Keeper, Place, ProvisionError
+from support import waiting
 from support.installed import PREFIX, secret
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(120)]
@@ -141,25 +142,20 @@ async def test_killed_after_any_write_the_next_run_finishes(
     assert await keep(kube, place(namespace)) == []
 
 
-async def test_they_go_with_their_owner_and_stay_when_it_was_made_anew(kube: KubeClient, namespace: str) -> None:
+async def test_they_go_with_their_owner(kube: KubeClient, namespace: str) -> None:
     where = place(namespace, owner="ConfigMap/mine")
     with pytest.raises(ProvisionError, match="no ConfigMap mine"):
         await keep(kube, where)
-    owner = {"metadata": {"name": "mine", "namespace": namespace}}
-    first = await kube.create(kinds.CONFIG_MAP, owner)
+    owner = await kube.create(kinds.CONFIG_MAP, {"metadata": {"name": "mine", "namespace": namespace}})
     await keep(kube, where)
-    assert await _owners(kube, namespace) == {first["metadata"]["uid"]}
-    await kube.delete(kinds.CONFIG_MAP, namespace, "mine", propagation="Orphan")
-    await asyncio.sleep(0.5)
-    for name in ALL:  # an orphan has no owner any more; one that was restored from a backup has the old one
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": first["metadata"]["uid"]}
-        owner_again = {"metadata": {"ownerReferences": [reference]}}
-        await kube.merge_patch(kinds.SECRET, namespace, name, owner_again)
-    second = await kube.create(kinds.CONFIG_MAP, owner)
+    assert await _owners(kube, namespace) == {owner["metadata"]["uid"]}
 
-    await keep(kube, where)
+    await kube.delete(kinds.CONFIG_MAP, namespace, "mine")
 
-    assert await _owners(kube, namespace) == {second["metadata"]["uid"]}
+    async def gone() -> bool:
+        return not set(await versions(kube, namespace)) & set(ALL)
+
+    await waiting.found(gone, "the Secrets are collected")
 
 
 async def _owners(kube: KubeClient, namespace: str) -> set[str]:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from raybus.bus import permissions
 
@@ -38,6 +37,16 @@ class Certificate:
     key: bytes
 
 
+def kept() -> tuple[str, ...]:
+    """The Secrets that are read and never changed, without the prefix. The provisioner's rights are made from these."""
+    return ("ca",)
+
+
+def derived() -> tuple[str, ...]:
+    """The Secrets that are brought up to date, without the prefix."""
+    return ("server", *(user.name for user in permissions.users()))
+
+
 def ca_name(prefix: str) -> str:
     return f"{prefix}-ca"
 
@@ -48,10 +57,6 @@ def server_name(prefix: str) -> str:
 
 def user_name(prefix: str, user: str) -> str:
     return f"{prefix}-{user}"
-
-
-SUFFIXES = ("ca", "server", *(user.name for user in permissions.users()))
-"""Of the Secrets' names; the rights of the provisioner are made from these."""
 
 
 def unusable_ca(found: Data) -> bool:
@@ -84,21 +89,6 @@ def renewal(
 def changes(found: Data, wanted: Data) -> dict[str, bytes]:
     """The keys of `wanted` that a Secret does not hold, or holds otherwise; those of others stay."""
     return {key: value for key, value in wanted.items() if found.get(key) != value}
-
-
-def stale_owner(metadata: Mapping[str, Any], owner: Mapping[str, Any] | None) -> bool:
-    """Whether the Secret is owned by an earlier object of the owner's name: garbage collection would take it.
-
-    One without an owner was made by somebody else: it stays without.
-    """
-    if owner is None:
-        return False
-    return any(
-        reference.get("kind") == owner["kind"]
-        and reference.get("name") == owner["name"]
-        and reference.get("uid") != owner["uid"]
-        for reference in metadata.get("ownerReferences") or ()
-    )
 
 
 def bad_name(names: tuple[str, ...]) -> str:

@@ -87,7 +87,8 @@ class Keeper:
     async def _ca(self) -> tuple[dict[str, bytes], bool]:
         name = plan.ca_name(self._place.prefix)
         made = pki.new_ca(f"{self._place.prefix} {self._place.namespace}", self._now)
-        found, new = await self._ensure(name, made)
+        secret, new = await self._found_or_made(name, made)
+        found = _data(name, secret)
         if plan.unusable_ca(found):
             remedy = (
                 f"put it back, or delete all Secrets {self._place.prefix}-* and restart every pod of Raybus afterwards"
@@ -151,33 +152,21 @@ class Keeper:
             secret, _new = await self._found_or_made(name, made)
             found = _data(name, secret)
             changed, about = missing(found)
-            patch: dict[str, Any] = {"data": _encoded(changed)} if changed else {}
-            if self._owner and plan.stale_owner(secret["metadata"], self._owner):
-                patch["metadata"] = {"ownerReferences": [self._owner]}
-            if not patch:
+            if not changed:
                 return found
             try:
                 await self._kube.merge_patch(
                     kinds.SECRET,
                     self._place.namespace,
                     name,
-                    patch,
+                    {"data": _encoded(changed)},
                     resource_version=secret["metadata"]["resourceVersion"],
                 )
             except (Conflict, NotFound):
                 continue
-            self._tell(f"Secret {name} got {about if changed else 'its new owner'}")
+            self._tell(f"Secret {name} got {about}")
             return {**found, **changed}
         raise ProvisionError(f"Secret {name} is changed by somebody else all the time", "find out by whom")
-
-    async def _ensure(self, name: str, made: plan.Data) -> tuple[dict[str, bytes], bool]:
-        new = False
-
-        def nothing(_found: plan.Data) -> tuple[dict[str, bytes], str]:
-            return {}, ""
-
-        secret, new = await self._found_or_made(name, made)
-        return (_data(name, secret) if new else await self._bring(name, made, nothing)), new
 
     async def _found_or_made(self, name: str, made: plan.Data) -> tuple[dict[str, Any], bool]:
         for _ in range(ATTEMPTS):
