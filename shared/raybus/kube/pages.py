@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 import aiohttp
 
-from raybus.kube import errors
 from raybus.kube.client import KubeClient
 
 PAGE_MAX = 2**22  # bytes
@@ -30,13 +30,14 @@ class PageClient(KubeClient):
         """GET. Raises NoAnswer."""
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         began = dt.datetime.now(dt.UTC)
+        started = asyncio.get_running_loop().time()
         try:
             async with self._open("GET", path, None, timeout=timeout) as response:
                 body = await response.content.read(PAGE_MAX)
                 between = began + (dt.datetime.now(dt.UTC) - began) / 2
                 return Page(response.status, body, _ahead(response.headers.get("Date"), between))
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise errors.NoAnswer(f"GET {path}: {error or type(error).__name__}", sent=False) from error
+            raise self._silent(f"GET {path}", error, started) from error
 
 
 def _ahead(date: str | None, now: dt.datetime) -> float | None:
