@@ -118,6 +118,36 @@ class MirrorContract(BusContract):
         }  # fmt: skip
         assert mirror.tree(key("c2")) is None
 
+    async def test_it_tells_how_much_it_holds_and_what_it_went_through(self, mirror: Mirror, gateway: Gateway) -> None:
+        assert mirror.size() == (0, 0, 0)
+        assert mirror.silence_s() is None
+        await gateway.put(key("c1"), raycluster("c1"))
+        await gateway.put(key("c1"), pod("a"))
+        await gateway.put(key("c2"), raycluster("c2"))
+        await self.own_all(mirror)
+
+        assert mirror.size() == (2, 3, 0)
+        assert [obj["metadata"]["name"] for obj in mirror.kin(key("c1"), "Pod")] == ["a"]
+        assert mirror.kin(key("c2"), "Pod") == []
+        assert mirror.rereads == {"ownership": 1}
+        assert 0 <= (mirror.silence_s() or 0) < 5
+
+        await mirror.own(frozenset())
+        assert mirror.size() == (0, 0, 0)
+        assert mirror.rereads == {"ownership": 2}
+
+    async def test_it_tells_how_late_live_messages_are(self, bus: Bus, gateway: Gateway) -> None:
+        delays: list[float] = []
+        mirror = Mirror(bus, "raycluster", ROUTES, lambda _root, _why: None, on_delay=delays.append)
+        await gateway.put(key("c1"), raycluster("c1"))  # stored before anybody listened: no delay of the way
+        await self.own_all(mirror)
+        assert delays == []
+
+        await gateway.put(key("c1"), pod("a"))
+        await eventually(lambda: delays)
+        assert 0 <= delays[0] < 5
+        await mirror.close()
+
     async def test_before_the_first_marker_nothing_counts_as_absent(self, mirror: Mirror, gateway: Gateway) -> None:
         await gateway.put(key("c1"), raycluster("c1"))
         await self.own_all(mirror)
