@@ -207,13 +207,24 @@ def controller(
 
 
 def provisioner(kept: Iterable[str], derived: Iterable[str]) -> tuple[Right, ...]:
-    """Of the Job that makes keys, certificates and streams. `kept` and `derived` are the names, without their prefix, of the
+    """Of the Job that makes definitions, keys, certificates and streams. `kept` and `derived` are the names, without their prefix, of the
     Secrets that it never changes and of those that it brings up to date.
     """
     release = {"scope": Scope.RELEASE}
+    installing = {"scope": Scope.CLUSTER, "setting": INSTALLS_DEFINITIONS}
+    definitions = tuple(f"{kind.plural}.{kind.group}" for kind in _DEFINED)
     unchanged, changed = (tuple(f"{PREFIX}-{name}" for name in names) for names in (kept, derived))
     return (
         IDENTITY,
+        on(kinds.CRD, "create", why="definitions of ray.io that are missing", **installing),
+        on(
+            kinds.CRD,
+            "get",
+            "patch",
+            names=definitions,
+            why="definitions of ray.io: made and brought up to date by server-side apply",
+            **installing,
+        ),
         on(kinds.SECRET, "create", why="keys and certificates that are missing", **release),
         on(kinds.SECRET, "get", names=unchanged, why="what is there already", **release),
         on(kinds.SECRET, "get", "patch", names=changed, why="what is missing in them or about to end", **release),
