@@ -85,7 +85,7 @@ def python(container: Running, program: str) -> str:
 
 
 def test_it_is_small(engine: Engine, image: str) -> None:
-    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # quick: registries store less than this
     size = sum(len(packer.compress(chunk)) for chunk in engine.client.images.get(image).save()) + len(packer.flush())
 
     assert size <= LIMIT, f"{size / 1e6:.1f} MB compressed"
