@@ -65,7 +65,7 @@ class Trees:
     # --- looking ---
 
     def known(self) -> Iterable[RootKey]:
-        return self._trees.keys() | self._lacking.keys()
+        return dict.fromkeys((*self._trees, *self._lacking))
 
     def view(self, key: RootKey) -> tuple[Json | None, tuple[Json, ...]] | None:
         """The root and the other objects, sorted by kind and name; None if nothing is known of the tree."""

@@ -14,7 +14,7 @@ def difference(old: Json, new: Json) -> dict[str, Any]:
     A null means that the field is absent, as in the patch itself. Lists are replaced whole.
     """
     patch: dict[str, Any] = {}
-    for field in old.keys() | new.keys():
+    for field in {**old, **new}:  # in their own order, so that the same difference is always the same bytes
         before, after = old.get(field), new.get(field)
         if before == after:
             continue
