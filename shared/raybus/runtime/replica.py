@@ -95,14 +95,24 @@ class Replica(Generic[W]):
             queue_limit=settings.queue_limit,
             namespaces=settings.namespaces,
         )
+        self.leases = self._leases(spec, settings, found, clock)
+        telemetry.watch_replica(
+            metrics, bus, mirror=self.mirror, controller=self.controller, leases=self.leases, history=self.history
+        )
+        if parts.watch is not None:
+            parts.watch(metrics, _Seen(self.mirror, spec.root_kind.kind))
+
+    def _leases(
+        self, spec: ControllerSpec[W], settings: ServiceSettings, found: StreamSettings, clock: Clock
+    ) -> Leases:
         session = Session(
             replica=settings.replica_id,
             version=metadata.version("raybus"),
             started=rfc3339(clock.now()),
             routes=spec.routes,
         )
-        self.leases = Leases(
-            bus,
+        return Leases(
+            self._bus,
             streams.lease_bucket(spec.name),
             settings.replica_id,
             found.partitions,
@@ -112,11 +122,6 @@ class Replica(Generic[W]):
             ttl_s=settings.lease_ttl_s,
             clock=clock,
         )
-        telemetry.watch_replica(
-            metrics, bus, mirror=self.mirror, controller=self.controller, leases=self.leases, history=self.history
-        )
-        if parts.watch is not None:
-            parts.watch(metrics, _Seen(self.mirror, spec.root_kind.kind))
 
     # Mirror, controller and leases need each other; these break the circle.
 
