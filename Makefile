@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_DIR ?= /tmp/raybus-node
 
-.PHONY: help setup demo demo-down test test-kube test-docker lint bench night simulate simulate-night crds images deploy-files docs clean test-units test-integration test-e2e test-tools e2e-kube
+.PHONY: help setup demo demo-down test test-kube test-docker lint bench night simulate simulate-night crds images deploy-files manifests docs clean test-units test-integration test-e2e test-tools e2e-kube
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -87,6 +87,9 @@ images: ## raybus/raybus:<version>, with DOCKER_HOST's engine; DOCKER_BUILD_FLAG
 
 deploy-files: $(READY) ## write again what the chart takes from the code: rights in Kubernetes and in NATS
 	$(BIN)/python deploy/generate.py
+
+manifests: $(READY) ## write deploy/manifests again from the chart; needs Helm or Go
+	$(BIN)/python deploy/manifests.py "$$(tests/tools/helm)"
 
 docs: $(READY) ## write docs/reference again from the code
 	$(BIN)/python docs/generate.py

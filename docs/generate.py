@@ -6,6 +6,7 @@ Each page is one function from what the code declares to Markdown; nothing is st
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,6 +69,7 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics(),
         "events.md": events(),
         "api.md": api(),
+        "values.md": values(),
     }
     return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
 
@@ -194,6 +196,19 @@ def _setting(model: type[ServiceSettings], field: str, info: FieldInfo | None) -
 
 def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Values of the chart
+
+
+def values() -> list[str]:
+    """As values.yaml describes them: chart_values.py beside this file, which is in no package, reads it."""
+    found = importlib.util.spec_from_file_location("chart_values", Path(__file__).with_name("chart_values.py"))
+    assert found is not None
+    assert found.loader is not None
+    chart = importlib.util.module_from_spec(found)
+    found.loader.exec_module(chart)
+    return page("Values of the Helm chart", *chart.ABOUT) + cast(list[str], chart.tables())
 
 
 # Metrics

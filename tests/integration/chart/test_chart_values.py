@@ -10,9 +10,23 @@ from raybus.runtime.settings import ServiceSettings
 from raybus_cluster_ctrl.settings import ClusterCtrlSettings
 from raybus_gateway.settings import GatewaySettings
 from raybus_job_ctrl.settings import JobCtrlSettings
-from support.chart import CHART, NAMESPACE, Json, environment, manifests, one, rendered, run, sets, template
+from support.chart import (
+    CHART,
+    NAMESPACE,
+    Json,
+    environment,
+    helm,
+    manifests,
+    module,
+    one,
+    rendered,
+    run,
+    sets,
+    template,
+)
 from support.podsecurity import complaints, pod_of
 
+plain = module(CHART.parents[1] / "manifests.py")
 SETTINGS: dict[str, type[ServiceSettings]] = {
     "gateway": GatewaySettings,
     "cluster-ctrl": ClusterCtrlSettings,
@@ -214,3 +228,8 @@ def test_helm_3_renders_the_same(name: str) -> None:
 def test_helm_3_refuses_what_helm_4_refuses() -> None:
     for bad in itertools.islice(BAD, 0, None, 3):
         assert run(["template", "raybus", CHART, "--set", bad], major=3).returncode != 0, bad
+
+
+@pytest.mark.parametrize("name", sorted(plain.FILES))
+def test_the_plain_manifests_are_up_to_date(name: str) -> None:
+    assert (plain.FOLDER / name).read_text() == plain.text(helm(), name), "run `make manifests` and commit"

@@ -18,8 +18,10 @@ from raybus.runtime.settings import ControllerSettings, ServiceSettings
 from raybus_cluster_ctrl.settings import ClusterCtrlSettings
 from raybus_gateway.settings import GatewaySettings
 from raybus_job_ctrl.settings import JobCtrlSettings
+from support.chart import module
 
-CHART = Path(__file__).resolve().parents[3] / "deploy" / "helm" / "raybus"
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "deploy" / "helm" / "raybus"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 COMPONENTS = yaml.safe_load((CHART / "files" / "components.yaml").read_text())
@@ -36,6 +38,9 @@ ELSEWHERE = {
     "stream_replicas",  # nats.replicas, externalNats.streamReplicas
     "config", "batch_scheduler",  # docs/migrate-from-kuberay.md says what is instead
 }  # fmt: skip
+
+
+chart_values = module(ROOT / "docs" / "chart_values.py")
 
 
 def camel(field: str) -> str:
@@ -57,6 +62,13 @@ def leaves(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]
             yield from leaves(value, (*path, key))
     else:
         yield path
+
+
+def test_each_value_is_described() -> None:
+    described = {value.path for value in chart_values.documented((CHART / "values.yaml").read_text())}
+    for leaf in leaves(VALUES):
+        above = {".".join(leaf[: length + 1]) for length in range(len(leaf))}
+        assert above & described, f"values.yaml: no comment `# --` above {'.'.join(leaf)}"
 
 
 def resolve(schema: Any) -> Any:
