@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from raybus.decide.actions import Action, DeleteRayCluster, DeleteRayJob
+from raybus.decide.actions import Action, DeleteRayCluster, DeleteRayJob, Reconsider
 from raybus.decide.plan import NOTHING, Plan
 from raybus.domain import times
 from raybus_job_ctrl.decide import reasons
@@ -25,8 +25,13 @@ def cleanup(world: JobWorld, policy: Policy, now: datetime) -> Plan:
     due = ended_at + timedelta(seconds=world.spec.get("ttlSecondsAfterFinished") or 0)
     if now < due:
         return Plan(wake_at=due, notes=(f"the cluster goes at {times.rfc3339(due)}",))
-    action = _delete_job(world) if policy.delete_job_with_cluster else _delete_cluster(world)
-    return Plan(steps=((action,),), confirm="a deletion", notes=(action.reason,))
+    if not policy.delete_job_with_cluster:
+        action = _delete_cluster(world)
+        return Plan(steps=((action,),), confirm="a deletion", notes=(action.reason,))
+    action = _delete_job(world)
+    # Own writes wake nobody, and a RayJob that is being deleted waits for its finalizer to be taken away.
+    again = Reconsider(reason="the RayJob is being deleted")
+    return Plan(steps=((action,), (again,)), confirm="a deletion", notes=(action.reason,))
 
 
 def _cluster_done(world: JobWorld) -> bool:
