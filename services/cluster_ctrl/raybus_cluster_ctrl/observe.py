@@ -25,11 +25,13 @@ _HEAD_SERVICE_LABELS = (labels.CLUSTER, labels.NODE_TYPE, labels.IDENTIFIER)
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one RayCluster: creation time and uid of the newest pod in each place, and the pods as read from their objects."""
+    """Of one RayCluster: in each place the newest pods, which were created in one second, in the order in which they were seen;
+    and the pods as read from their objects.
+    """
 
     uid: str
     ray_containers: Mapping[str, str] = field(default_factory=dict)
-    newest: dict[Place, tuple[str, str]] = field(default_factory=dict)
+    newest: dict[Place, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     read: dict[str, tuple[Json, Pod]] = field(default_factory=dict)
 
 
@@ -66,7 +68,7 @@ class Observer:
             head_services=tuple(_head_services(cluster, tree.of(kinds.SERVICE.kind))),
             groups=cluster_spec.worker_groups(cluster.spec),
             complete=tree.complete >= _NEEDED,
-            last_seen={place: uid for place, (_, uid) in seen.newest.items()},
+            last_seen={place: uids[-1] for place, (_, uids) in seen.newest.items()},
         )
 
     def _seen_of(self, key: RootKey, cluster: Cluster) -> _Seen:
@@ -96,9 +98,12 @@ def _read(seen: _Seen, obj: Json) -> Pod:
 def _remember_places(seen: _Seen, pods: Iterable[Pod]) -> None:
     for pod in pods:
         if pod.slot is not None:
-            place, found = (pod.group, pod.slot), (pod.created, pod.uid)
-            if seen.newest.get(place, ("", "")) < found:
-                seen.newest[place] = found
+            place = (pod.group, pod.slot)
+            created, uids = seen.newest.get(place, ("", ()))
+            if pod.created > created:
+                seen.newest[place] = (pod.created, (pod.uid,))
+            elif pod.created == created and pod.uid not in uids:  # times are in seconds: what is seen later is newer
+                seen.newest[place] = (created, (*uids, pod.uid))
 
 
 def _by_group(pods: Iterable[Pod]) -> Mapping[str, tuple[Pod, ...]]:

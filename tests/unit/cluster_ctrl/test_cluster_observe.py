@@ -61,6 +61,20 @@ def test_the_newest_pod_of_a_place_is_remembered_after_it_has_gone():
     assert world.world().last_seen["w", 0] == worker["metadata"]["uid"]
 
 
+def test_of_pods_that_were_created_in_one_second_the_one_seen_last_is_the_newest():
+    """Their uids are chance; else a name could come again."""
+    world = _running()
+    (first,) = world.pods("w")
+    for uid in ("uid-9", "uid-0", "uid-5"):
+        world.world()
+        world.delete(world.names("w")[0])
+        world.put({**first, "metadata": {**first["metadata"], "name": f"w-{uid}", "uid": uid}})
+        assert world.world().last_seen["w", 0] == uid
+    older = {**first["metadata"], "name": "w-old", "uid": "uid-99", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    world.put({**first, "metadata": older})
+    assert world.world().last_seen["w", 0] == "uid-5"
+
+
 def test_a_cluster_of_the_same_name_begins_anew_and_forgetting_is_bounded():
     world = _running()
     world.world()
