@@ -267,13 +267,20 @@ def _short(obj: dict[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def playing(
-    kubeconfig: str, folder: Path, *services: str, max_payload: int = 8 << 20
+    kubeconfig: str, folder: Path, *services: str, max_payload: int = 8 << 20, lease_ttl_s: int = 3
 ) -> AsyncIterator[tuple[World, Operator]]:
     """Services, a Ray and a namespace to play in, all of one test."""
     async with (
         client_of(kubeconfig, "chaos") as kube,
         FakeRay().serving() as ray,
-        Operator(folder, kubeconfig, *services, max_payload=max_payload, proxy=f"http://{ray.address}") as operator,
+        Operator(
+            folder,
+            kubeconfig,
+            *services,
+            lease_ttl_s=lease_ttl_s,
+            max_payload=max_payload,
+            proxy=f"http://{ray.address}",
+        ) as operator,
         fresh_namespace(kube) as namespace,
         World(kube, namespace, ray).watching() as world,
     ):

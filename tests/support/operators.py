@@ -29,7 +29,7 @@ from support.fake_ray import FakeRay
 from support.kube import fresh_namespace
 from support.nats import NatsServer, free_port
 
-READY_S = 30.0
+READY_S = 60.0
 CLEARED_S = 10.0
 MODULES = {"gateway": "raybus_gateway", "cluster_ctrl": "raybus_cluster_ctrl", "job_ctrl": "raybus_job_ctrl"}
 CONTROLLERS = {"cluster_ctrl": "raycluster", "job_ctrl": "rayjob"}
