@@ -8,12 +8,15 @@ night   all pairs of faults and many random mixes; goes on where it was stopped
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 
 import orjson
 
@@ -23,7 +26,9 @@ from simulation.sim.run import Result, Schedule
 from simulation.sim.scenarios import SCENARIOS
 from simulation.sim.zygote import Zygote
 
-CI_SCHEDULES = 1200
+CI_SINGLES = {"core": 1, "job-http": 7, "job-k8s": 9, "job-deleted": 9}  # every n-th single fault of a scenario
+CI_MIXES = 75  # of each scenario
+CATCH_SCHEDULES = 2000
 
 
 def main() -> int:
@@ -35,6 +40,8 @@ def main() -> int:
             return _run(options)
         case "ci":
             return _ci(options)
+        case "catch":
+            return _catch(options)
         case "night":
             return night.run(options.count, options.first, options.minutes)
     raise AssertionError(options.command)
@@ -42,7 +49,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
-    parser.add_argument("command", choices=["run", "ci", "night"])
+    parser.add_argument("command", choices=["run", "ci", "catch", "night"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scenario", default="core", choices=sorted(SCENARIOS))
     parser.add_argument("--schedule", default="", help="a schedule as JSON, as a failure prints it")
@@ -68,11 +75,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _ci(options: argparse.Namespace) -> int:
-    """The corpus and the calm runs of all scenarios; then single faults and mixes by turns, evenly over all of them."""
+    """The corpus, the calm runs, every single fault of the core scenario and a share of those of the others, mixes."""
     began, zygote, taken, done = time.monotonic(), Zygote(), Counter[str](), 0
-    wanted = options.count or CI_SCHEDULES
-    for schedule in _ci_schedules(zygote, wanted, options.first):
-        result = zygote.result(schedule)
+    for result in _ci_results(zygote, options.first, options.count or CI_MIXES):
         done += 1
         taken += tell.numbers([result])
         if result.invariant:
@@ -85,16 +90,32 @@ def _ci(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ci_schedules(zygote: Zygote, wanted: int, first: int) -> list[Schedule]:
-    chosen = [entry.schedule for entry in corpus.entries()]
-    for name in SCENARIOS:
-        recorded = zygote.result(Schedule(name), record=True)
-        chosen.append(recorded.schedule)
-        chosen += explore.singles(recorded)
-    mixes = max(wanted - len(chosen), wanted // 3)
-    for name in SCENARIOS:
-        chosen += explore.swarm(name, first, mixes // len(SCENARIOS))
-    return chosen
+def _ci_results(zygote: Zygote, first: int, mixes: int) -> Iterator[Result]:
+    yield from zygote.results(entry.schedule for entry in corpus.entries())
+    yield from zygote.results(Schedule(name) for name in SCENARIOS)
+    for name, every in CI_SINGLES.items():
+        turns = itertools.count(first)
+        yield from zygote.branches(name, lambda _fault, turns=turns, every=every: next(turns) % every == 0)
+    yield from zygote.results(explore.by_turns(*(explore.swarm(name, first, mixes) for name in SCENARIOS)))
+
+
+def _catch(options: argparse.Namespace) -> int:
+    """Until one of the invariants that the defect violates says so: calm, then single faults and mixes by turns, as the seed has it."""
+    defect, zygote = defects.ALL[options.defect], Zygote()
+    recorded = zygote.result(Schedule(defect.scenario), record=True)
+    seed = options.seed or options.first
+    singles = [schedule for schedule in explore.singles(recorded) if set(explore.groups(schedule)) & defect.groups]
+    Random(f"{seed}/catch").shuffle(singles)
+    mixes = explore.swarm(defect.scenario, seed, CATCH_SCHEDULES)
+    turns = itertools.chain((recorded.schedule,), explore.by_turns(singles, mixes))
+    for number, schedule in enumerate(itertools.islice(turns, options.count or CATCH_SCHEDULES), 1):
+        result = zygote.result(schedule)
+        if result.invariant in defect.invariants:
+            print(f"{defect.name}: caught by {result.invariant} with schedule {number} of seed {seed}")
+            print(tell.failure(result))
+            return 0
+    print(f"{defect.name}: not caught with {options.count or CATCH_SCHEDULES} schedules of seed {seed}")
+    return 1
 
 
 def _failed(zygote: Zygote, result: Result, defect: str) -> int:

@@ -5,7 +5,8 @@ What may live here: the choosing of schedules. Pure, but for running those it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from simulation.sim.faults import CATALOGUE, Fault
@@ -34,6 +35,18 @@ def after(recorded: Result, fault: Fault) -> list[Fault]:
 
 def swarm(scenario: str, first: int, count: int) -> Iterator[Schedule]:
     return (Schedule(scenario, seed, swarm=True) for seed in range(first, first + count))
+
+
+def groups(schedule: Schedule) -> list[str]:
+    """The letters of the groups that the faults of a schedule belong to."""
+    kinds = {(sort, kind.name): kind.group for sort, found in CATALOGUE.items() for kind in found}
+    return [kinds[fault.place.partition(" ")[0], fault.kind] for fault in schedule.faults]
+
+
+def by_turns(*sources: Iterable[Schedule]) -> Iterator[Schedule]:
+    """One of each, until all are at their end."""
+    for each in itertools.zip_longest(*sources):
+        yield from (schedule for schedule in each if schedule is not None)
 
 
 def explicit(result: Result) -> Schedule:

@@ -10,7 +10,7 @@ What may live here: the catalogue and the choosing. What a fault does stands whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -192,6 +192,7 @@ class Faults:
         self._swarm: Swarm | None = None
         self._chance = Random(0)
         self._recording = False
+        self._branch: Callable[[Fault], bool] | None = None
 
     def begin(
         self, plan: Iterable[Fault] = (), *, swarm: Swarm | None = None, chance: Random | None = None, record: bool = False
@@ -200,6 +201,10 @@ class Faults:
         self.active = True
         self._plan = {(fault.place, fault.nth): fault.kind for fault in plan}
         self._swarm, self._chance, self._recording = swarm, chance or Random(0), record
+
+    def branch(self, takes: Callable[[Fault], bool] | None) -> None:
+        """Of each fault that could happen `takes` is asked whether it does in this run: who forks can answer both."""
+        self._branch = takes
 
     def end(self) -> None:
         """Nothing goes wrong any more."""
@@ -216,9 +221,17 @@ class Faults:
         kind = self._plan.get((place, nth), "")
         if not kind and self._swarm is not None:
             kind = self._draw(sort)
+        if not kind and self._branch is not None:
+            kind = self._branched(sort, place, nth)
         if kind:
             self.taken.append(Fault(place, nth, kind))
         return kind
+
+    def _branched(self, sort: str, place: str, nth: int) -> str:
+        for kind in CATALOGUE[sort]:
+            if self._branch is not None and self._branch(Fault(place, nth, kind.name)):
+                return kind.name
+        return ""
 
     def _draw(self, sort: str) -> str:
         assert self._swarm is not None

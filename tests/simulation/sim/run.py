@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,8 @@ from simulation.sim.story import dropped, keep_errors, log_into
 from simulation.sim.world import World
 
 ACTING_MAX_S = 200.0
-QUIET_S = 30.0
+SETTLED_S = 5.0  # without a write, before it is watched
+QUIET_S = 25.0
 LONG_QUIET_S = 120.0  # one schedule of six, and those with seed 0, are watched for this long
 
 
@@ -91,12 +93,15 @@ def build(scenario: Scenario, *, detailed: bool = False) -> World:
     return world
 
 
-def run(world: World, schedule: Schedule, *, record: bool = False) -> Result:
-    """Run a schedule in a booted world, which is used up by it."""
+def run(
+    world: World, schedule: Schedule, *, record: bool = False, branch: Callable[[Fault], bool] | None = None
+) -> Result:
+    """Run a schedule in a booted world, which is used up by it. `branch`: see Faults.branch."""
     gc.disable()  # collecting at a time of its own choosing would run finalizers
     scenario = SCENARIOS[schedule.scenario]
     world.watchers = registry.fresh(scenario.name)
     world.begin(schedule.seed, schedule.faults, swarm=schedule.swarm, record=record)
+    world.faults.branch(branch)
     result = Result(schedule)
     began = world.loop.now
     try:
@@ -142,7 +147,7 @@ async def _act(world: World, scenario: Scenario) -> None:
 async def _silence(world: World, scenario: Scenario, quiet_s: float) -> None:
     """What was under way may come to its end; then nothing is written any more."""
     ends = world.loop.now + scenario.bound_s
-    while world.loop.now - world.last_change < 10.0:
+    while world.loop.now - world.last_change < SETTLED_S:
         world.check()
         if world.loop.now > ends:
             raise Violation("X1", f"still writing {scenario.bound_s:g} s after all was as wanted")

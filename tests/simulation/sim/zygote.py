@@ -10,12 +10,14 @@ import os
 import select
 import signal
 import traceback
-from collections.abc import Iterable, Iterator
+from asyncio import events
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
 
 from simulation.sim import faults as faults_of
+from simulation.sim.faults import Fault
 from simulation.sim.run import Result, Schedule, build, run
 from simulation.sim.scenarios import SCENARIOS
 from simulation.sim.world import World
@@ -58,8 +60,73 @@ class Zygote:
         os.waitpid(child, 0)
         return decoded(schedule, data)
 
+    def branches(self, scenario: str, select: Callable[[Fault], bool], *, depth: int = 1) -> Iterator[Result]:
+        """The calm run with each fault that `select` takes, or with each pair (`depth` 2), as one tree: what comes before a fault
+        is run once for all that can go wrong there.
+        """
+        world = self.warm(scenario)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            _Branches(world, scenario, select, write).run(depth)
+        os.close(write)
+        with os.fdopen(read, "rb") as stream:
+            while size := stream.read(8):
+                found = orjson.loads(stream.read(int.from_bytes(size, "big")))
+                faults = tuple(faults_of.from_json(each) for each in found.pop("faults"))
+                yield decoded(Schedule(scenario, faults=faults), orjson.dumps(found))
+        os.waitpid(child, 0)
+
     def results(self, schedules: Iterable[Schedule]) -> Iterator[Result]:
         return (self.result(schedule) for schedule in schedules)
+
+
+class _Branches:
+    """In the child: a run that forks where something can go wrong. Every process of the tree writes its own result."""
+
+    def __init__(self, world: World, scenario: str, select: Callable[[Fault], bool], write: int) -> None:
+        self._world, self._scenario, self._select, self._write = world, scenario, select, write
+        self._faults: tuple[Fault, ...] = ()
+        self._left = 0
+
+    def run(self, depth: int) -> None:
+        """Never returns."""
+        self._left = depth
+        try:
+            data = orjson.loads(encoded(run(self._world, Schedule(self._scenario), branch=self._takes)))
+        except BaseException:  # noqa: BLE001 - whatever it is, the parent tells it
+            data = {"invariant": BROKEN, "message": traceback.format_exc()}
+        if self._faults:
+            self._tell(data)
+        os._exit(0)
+
+    def _takes(self, fault: Fault) -> bool:
+        if not self._left or not self._select(fault):
+            return False
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(HUNG_S))
+            events._set_running_loop(self._world.loop)  # asyncio keeps it for one process id
+            self._faults = (*self._faults, fault)
+            self._left -= 1
+            return True
+        _, status = os.waitpid(child, 0)
+        if status:
+            self._faults, before = (*self._faults, fault), self._faults
+            self._tell({"invariant": BROKEN, "message": f"the run ended with {status}: it hangs, or was killed"})
+            self._faults = before
+        return False
+
+    def _tell(self, found: dict[str, Any]) -> None:
+        data = orjson.dumps({**found, "faults": [faults_of.to_json(fault) for fault in self._faults]})
+        _write_all(self._write, len(data).to_bytes(8, "big") + data)
+
+
+def _write_all(write: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(write, view) :]
 
 
 def _be_the_child(world: World, schedule: Schedule, write: int, *, record: bool) -> None:
@@ -69,9 +136,7 @@ def _be_the_child(world: World, schedule: Schedule, write: int, *, record: bool)
         data = encoded(result)
     except BaseException:  # noqa: BLE001 - whatever it is, the parent tells it
         data = orjson.dumps({"invariant": BROKEN, "message": traceback.format_exc()})
-    view = memoryview(data)
-    while view:
-        view = view[os.write(write, view) :]
+    _write_all(write, data)
     os._exit(0)
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """`invariants` are those that may catch it; `scenario` is where it shows."""
+    """`invariants` are those that may catch it; `scenario` is where it shows, with faults of `groups`."""
 
     name: str
     invariants: frozenset[str]
     scenario: str
+    groups: frozenset[str]
     plant: Callable[[], None]
 
     @property
@@ -29,12 +30,14 @@ class Defect:
 ALL: dict[str, Defect] = {}
 
 
-def defect(name: str, invariants: str, scenario: str = "core") -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Register a defect; `invariants` are ids, separated by spaces."""
+def defect(
+    name: str, invariants: str, scenario: str = "core", *, groups: str = "ABCDEFGHI"
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register a defect; `invariants` are ids, separated by spaces, `groups` the letters of faults that may show it."""
 
     def register(plant: Callable[[], None]) -> Callable[[], None]:
         assert name not in ALL, name
-        ALL[name] = Defect(name, frozenset(invariants.split()), scenario, plant)
+        ALL[name] = Defect(name, frozenset(invariants.split()), scenario, frozenset(groups), plant)
         return plant
 
     return register
