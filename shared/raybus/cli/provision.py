@@ -122,14 +122,21 @@ def command(
         loaded = await asyncio.to_thread(_config, kubeconfig)
         place = Place(namespace=namespace or loaded.namespace, prefix=prefix, server_names=names, owner=owner)
         async with KubeClient(loaded, user_agent="raybus-provision") as kube:
-            await _definitions(kube, crd_mode)
-            try:
-                await provision(kube, place, nats, wanted, now=SYSTEM.now(), tell=console.tell)
-            except ProvisionError as error:
-                raise UserError(str(error), error.remedy, EXIT_ENVIRONMENT) from None
+            # All pods wait for the keys, so these do not wait for the definitions, which take an API server seconds.
+            parts = _keys_and_streams(kube, place, nats, wanted), _definitions(kube, crd_mode)
+            failed = [each for each in await asyncio.gather(*parts, return_exceptions=True) if each is not None]
+        if failed:
+            raise failed[0]
         return 0
 
     console.run(work())
+
+
+async def _keys_and_streams(kube: KubeClient, place: Place, nats: Nats, wanted: Wanted) -> None:
+    try:
+        await provision(kube, place, nats, wanted, now=SYSTEM.now(), tell=console.tell)
+    except ProvisionError as error:
+        raise UserError(str(error), error.remedy, EXIT_ENVIRONMENT) from None
 
 
 async def _definitions(kube: KubeClient, mode: Mode) -> None:
