@@ -65,7 +65,7 @@ class Surroundings:
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges"],
         }
-        often = {"interval": SECOND, "timeout": 5 * SECOND, "retries": 2}  # what to ask is the image's own matter
+        often = {"interval": SECOND, "timeout": 10 * SECOND, "retries": 2}  # what to ask is the image's own matter
         container = Running(
             self.engine, self.image, [command], port=port, env=env, mounts=mounts, healthcheck=often, **hardened
         )

@@ -163,16 +163,6 @@ class Running:
         """On the same file system."""
         self._container.get_wrapped_container().start()
 
-    def until_open(self) -> None:
-        """Wait until somebody takes connections at its port."""
-        host, _, port = self.here.rpartition(":")
-
-        def takes_connections() -> bool:
-            with socket.create_connection((host, int(port)), timeout=1):
-                return True
-
-        self.until(takes_connections, "takes connections")
-
     def until(self, holds: Any, what: str) -> None:
         """Wait until `holds()` is true; an OSError counts as not yet."""
         ends = time.monotonic() + START_S
@@ -198,7 +188,7 @@ class NatsContainer:
 
     def __enter__(self) -> Self:
         self._running.__enter__()
-        self._running.until_open()
+        self._until_served()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -219,7 +209,16 @@ class NatsContainer:
     def start(self) -> None:
         if not self._running.state["Running"]:
             self._running.start_again()
-        self._running.until_open()
+        self._until_served()
+
+    def _until_served(self) -> None:
+        self._running.until(self._greets, "NATS greets")
+
+    def _greets(self) -> bool:
+        """A published port takes connections before the server behind it does: only its greeting tells."""
+        host, _, port = self._running.here.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=1) as connection:
+            return connection.recv(4) == b"INFO"
 
 
 @dataclass(frozen=True)
@@ -246,8 +245,8 @@ def control_plane(where: Engine, folder: Path) -> Iterator[ControlPlane]:
     with ExitStack() as stack:
         etcd_port, port = free_port(), free_port()
         command = etcd_command(where.listen, etcd_port, free_port())
-        etcd = Running(where, LOCAL_KUBE_IMAGE if local else ETCD_IMAGE, command, port=etcd_port)
-        stack.enter_context(etcd).until_open()
+        etcd = stack.enter_context(Running(where, LOCAL_KUBE_IMAGE if local else ETCD_IMAGE, command, port=etcd_port))
+        etcd.until(lambda: answer(f"http://{etcd.here}/readyz") == 200, "etcd is ready")
         command = apiserver_command(where.listen, port, etcd.inside)
         image = LOCAL_KUBE_IMAGE if local else APISERVER_IMAGE
         apiserver = stack.enter_context(Running(where, image, command, port=port, files=files))
