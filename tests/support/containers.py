@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -26,7 +27,7 @@ from typing import Any, Self
 import docker
 import pytest
 import trustme
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import ImageNotFound
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
@@ -63,13 +64,11 @@ class Engine:
 @contextmanager
 def engine() -> Iterator[Engine]:
     """The engine of DOCKER_HOST, else the default one. Skips the test where none answers."""
-    try:
-        client = docker.from_env()
-        client.ping()
-    except DockerException as error:
+    if trouble := no_engine():
         pytest.skip(
-            f"needs a Docker engine, and none answers at {os.environ.get('DOCKER_HOST', 'its default')}: {error}"
+            f"needs a Docker engine, and none answers at {os.environ.get('DOCKER_HOST', 'its default')}: {trouble}"
         )
+    client = docker.from_env()
     try:
         network = os.environ.get(NETWORK) or ("bridge" if client.networks.list(names=["^bridge$"]) else "host")
         assert network in {"bridge", "host"}, f'{NETWORK} must be "bridge" or "host", not {network!r}'
@@ -78,6 +77,20 @@ def engine() -> Iterator[Engine]:
         yield Engine(client, network)
     finally:
         client.close()
+
+
+def no_engine() -> str:
+    """Why there is none; empty if one answers. Asked by its own command, which the image is built with too."""
+    if not shutil.which("docker"):
+        return "the command docker is missing"
+    asked = subprocess.run(
+        ["docker", "version", "--format", "{{.Server.Version}}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return "" if asked.returncode == 0 else asked.stderr.strip()
 
 
 class Running:
