@@ -177,7 +177,14 @@ def test_the_provisioner_is_another_job_when_it_has_something_else_to_do() -> No
 
     assert job() == job()
     assert job() == job("services.gateway.replicas=3")
-    names = [job(), job("image.tag=next"), job("settings.partitions=4"), job("nats.replicas=3"), job("crds.mode=skip")]
+    names = [
+        job(),
+        job("image.tag=next"),
+        job("settings.partitions=4"),
+        job("nats.replicas=3"),
+        job("crds.mode=skip"),
+        job("labels.team=a"),
+    ]
     assert len(set(names)) == len(names)
 
 
