@@ -65,7 +65,7 @@ class GatewayProcess:
         checks = await self.checks()
         return str(checks["checks"]["lease"]["detail"]) if checks.get("ready") else ""
 
-    async def ready(self, within_s: float = 20.0, detail: str = "") -> None:
+    async def ready(self, within_s: float = 60.0, detail: str = "") -> None:
         """Wait until it is ready; with `detail` also for this word about the lease, "active" or "standby"."""
         try:
             async with asyncio.timeout(within_s):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-START_S = 10.0
+START_S = 60.0
 LEAK_GRACE_S = 1.0
 
 

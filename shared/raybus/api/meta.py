@@ -76,7 +76,7 @@ class InvalidObject(ValueError):
 class Wire(BaseModel):
     """Base of all wire types: exact types, nothing coerced, unknown fields kept in `model_extra`."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="allow", alias_generator=to_camel)
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow", alias_generator=to_camel, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -24,7 +24,7 @@ from support.operators import Operator, Standing
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 QUIET_S = 5.0
 READY = [{"type": "Ready", "status": "True"}]
 TEMPLATE = {"spec": {"containers": [{"name": "ray", "image": "example/ray:2.52.0"}]}}

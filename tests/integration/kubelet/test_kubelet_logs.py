@@ -71,7 +71,7 @@ async def test_follow_brings_lines_as_they_are_written(local_node: LocalNode, ku
         assert await response.content.readline() == b"first\n"
         root = local_node.folder / "pods" / pod["metadata"]["uid"] / "roots" / "main-0"
         (root / "tmp" / "go").touch()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert await response.content.readline() == b"second\n"
             assert await response.content.read() == b""
 

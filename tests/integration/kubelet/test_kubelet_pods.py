@@ -146,7 +146,7 @@ async def test_liveness_restarts_and_readiness_hides(local_node: LocalNode, kube
     await kube.create(
         kinds.POD, local_node.pod(ns, "p", shell(script), container=probes, terminationGracePeriodSeconds=1)
     )
-    await until(kube, ns, "p", ready, "ready long before initialDelaySeconds", within_s=15)
+    await until(kube, ns, "p", ready, "ready long before initialDelaySeconds", within_s=40)
     again = await until(kube, ns, "p", lambda p: main_status(p)["restartCount"] == 1, "liveness restarts it")
     assert main_status(again)["lastState"]["terminated"]["exitCode"] == 143
     assert "Liveness probe failed" in (await event_with(kube, ns, "p", "Unhealthy"))["note"]

@@ -246,10 +246,9 @@ def _lose_store(server) -> None:
 
 async def test_a_request_that_is_refused_does_not_wait_for_its_time_out(secured) -> None:
     async with secured.bus("rayjob") as bus:
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(NotAllowed, match=r"to user rayjob: publish to \$JS\.API\.STREAM\.PURGE\.RAYCLUSTER"):
-            await bus.purge("RAYCLUSTER", timeout_s=30.0)
-        assert asyncio.get_running_loop().time() - began < 5
+        async with asyncio.timeout(30):
+            with pytest.raises(NotAllowed, match=r"to user rayjob: publish to \$JS\.API\.STREAM\.PURGE\.RAYCLUSTER"):
+                await bus.purge("RAYCLUSTER", timeout_s=60.0)
 
 
 async def test_one_refusal_leaves_other_requests_alone(secured) -> None:

@@ -89,5 +89,5 @@ async def test_one_whose_folder_was_removed_ends(place: Place, monkeypatch: pyte
         shutil.rmtree(place.root)
         await foreground.stopping.wait()
 
-    await asyncio.wait_for(Foreground(place).run(serve), 5)
+    await asyncio.wait_for(Foreground(place).run(serve), 20)
     assert not place.root.exists()

@@ -61,7 +61,7 @@ async def test_settle_waits_for_what_was_given_before_and_for_no_more() -> None:
     assert not settling.done(), "one of the three had no slot yet when settle() was called"
     await outbox.send(writes(1, first=3))
     await server.answer("s2")
-    await asyncio.wait_for(settling, 1)
+    await asyncio.wait_for(settling, 10)
     assert server.arrived[-1] == "s3"
     await sending
     await outbox.close()

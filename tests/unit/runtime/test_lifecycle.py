@@ -18,7 +18,7 @@ from raybus.runtime.lifecycle import EXIT_AT_ONCE, Stop, StoppedError
 async def test_a_signal_asks_for_the_end(number: signal.Signals) -> None:
     with Stop() as stop:
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(stop.wait(), 1)
+        await asyncio.wait_for(stop.wait(), 10)
 
         assert stop.asked
 

@@ -91,6 +91,6 @@ async def test_a_replica() -> None:
             "raybus_resyncs_total": 0,
         }.items()
     )
-    assert 0 <= found["raybus_queue_oldest_seconds"] < 5
+    assert 0 <= found["raybus_queue_oldest_seconds"] < 60
     assert "raybus_mirror_silence_seconds" not in found  # nothing has come yet
     await bus.close()

@@ -114,7 +114,7 @@ async def test_an_exit_that_is_told_before_the_start_is_answered(tmp_path: Path)
     assert api.status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
     assert node.started == [0]
     made.gone()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_a_status_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_status_that_could_not_be_written_is_written_later(tmp_path: Pat
     assert node.started == [0]
     assert api.patches == 1
     made.gone()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_a_deletion_whose_program_does_not_end_leaves_time_for_others(tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ async def test_a_deletion_whose_program_does_not_end_leaves_time_for_others(tmp_
             reason="", message="",
         )
     )  # fmt: skip
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 20)
     assert api.deleted.is_set()
