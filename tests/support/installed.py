@@ -41,7 +41,7 @@ CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterro
 CLUSTER_ROLE_BINDING = Kind(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
 )
-READY_S = 30.0
+READY_S = 60.0
 
 
 class SecureNats(NatsServer):
@@ -224,19 +224,33 @@ class Installation:
 
     # Accounts
 
-    async def account(self, component: str, *, settings: Sequence[str] = ()) -> str:
+    async def account(self, component: str) -> str:
         """A service account with the generated rights of a component; path of a kubeconfig for it."""
         name = f"raybus-{component}"
-        await self.kube.create(kinds.SERVICE_ACCOUNT, {"metadata": {"name": name, "namespace": self.release}})
         rights = rules(component)
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.release}
+        subject = await self._new_account(name)
         everywhere = [*rights["cluster"], *(rule for given in rights["clusterSettings"].values() for rule in given)]
         await self._bind_cluster(f"{self.release}-{component}", everywhere, subject)
-        namespaced = [*rights["namespaced"], *(rule for value in settings for rule in rights["settings"][value])]
-        for namespace, given in ((self.watched, namespaced), (self.release, rights["release"])):
+        for namespace, given in ((self.watched, rights["namespaced"]), (self.release, rights["release"])):
             if given:
                 await self.bind(name, namespace, given, subject)
         return await self._kubeconfig_of(name)
+
+    async def account_with(self, name: str, given: list[Any]) -> str:
+        """A service account with these rights in the namespace that is looked after."""
+        await self.bind(name, self.watched, given, await self._new_account(name))
+        return await self._kubeconfig_of(name)
+
+    async def add_settings(self, component: str) -> None:
+        """The rights that come with settings, all of them."""
+        name = f"raybus-{component}"
+        given = [rule for more in rules(component)["settings"].values() for rule in more]
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.release}
+        await self.bind(f"{name}-settings", self.watched, given, subject)
+
+    async def _new_account(self, name: str) -> dict[str, str]:
+        await self.kube.create(kinds.SERVICE_ACCOUNT, {"metadata": {"name": name, "namespace": self.release}})
+        return {"kind": "ServiceAccount", "name": name, "namespace": self.release}
 
     async def _bind_cluster(self, name: str, given: list[Any], subject: Mapping[str, str]) -> None:
         await self.kube.create(CLUSTER_ROLE, {"metadata": {"name": name}, "rules": given})
@@ -272,7 +286,7 @@ def rules(component: str) -> dict[str, Any]:
     return found
 
 
-async def ended(process: subprocess.Popen[bytes], log: Path, within_s: float = 30.0) -> None:
+async def ended(process: subprocess.Popen[bytes], log: Path, within_s: float = 90.0) -> None:
     """It has ended well."""
     code = await asyncio.wait_for(asyncio.to_thread(process.wait), within_s)
     assert code == 0, text_of(log)

@@ -216,7 +216,13 @@ def provisioner(kept: Iterable[str], derived: Iterable[str]) -> tuple[Right, ...
     unchanged, changed = (tuple(f"{PREFIX}-{name}" for name in names) for names in (kept, derived))
     return (
         IDENTITY,
-        on(kinds.CRD, "create", why="definitions of ray.io that are missing", **installing),
+        on(
+            kinds.CRD,
+            "create",
+            implied=True,
+            why="server-side apply of definitions of ray.io that are missing",
+            **installing,
+        ),
         on(
             kinds.CRD,
             "get",
