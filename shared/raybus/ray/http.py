@@ -124,7 +124,7 @@ class Dashboards:
         except TimeoutError as error:
             raise NoAnswer(f"{asked}: no answer in {limit_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise NoAnswer(f"{asked}: {error or type(error).__name__}") from error
+            raise NoAnswer(f"{asked}: {_why(error)}") from error
         finally:
             self._on_answer(method, status, clock() - began)
 
@@ -160,6 +160,13 @@ class Dashboards:
         if self._session is None:
             raise RuntimeError("Dashboards is used outside `async with`")
         return self._session
+
+
+def _why(error: Exception) -> str:
+    """In words for people, without the library's own objects in them."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.os_error.strerror or error.os_error}"
+    return str(error) or type(error).__name__
 
 
 def _headers(dashboard: Dashboard) -> dict[str, str]:

@@ -353,9 +353,17 @@ def test_what_services_say_of_nats():
 
 def test_services_that_cannot_be_asked():
     answers = {"gw": Answer(error="timed out"), "gw2": Answer(error="timed out")}
-    finding = only(cluster(installations=(installation(answers=answers),)))
+    one = installation(pods=(pod("gw"), pod("gw2")), answers=answers)
+    finding = only(cluster(installations=(one,)))
     assert finding.level == "warning"
-    assert "2 pods could not be asked" in finding.what
+    assert "2 ready pods could not be asked" in finding.what
+
+
+def test_a_pod_that_has_just_started_only_warns_and_need_not_answer():
+    young = pod("gw", ready=False)
+    young["status"]["startTime"] = "2026-01-01T11:59:30Z"
+    finding = only(cluster(installations=(installation(pods=(young,), answers={"gw": Answer(error="refused")}),)))
+    assert (finding.level, finding.what) == ("warning", "pod gw, just started: not ready (yet)")
 
 
 @pytest.mark.parametrize(

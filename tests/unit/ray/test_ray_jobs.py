@@ -222,7 +222,7 @@ async def test_silence_and_closed_doors_are_no_answer() -> None:
             await jobs.get("j")
         closed = fake.address
     async with Dashboards() as ray:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoAnswer, match=r"/api/.*: cannot connect: Connect call failed"):
             await JobsClient(ray, ray.at(closed, namespace="n", service="s")).get("j")
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 from raybus.cli.doctor import look
 from raybus.cli.doctor.facts import Answer, Cluster, Finding, Installation, Json, Nats, Request, Unread
+from raybus.domain.times import parse
 
 RESTARTS = 3
+STARTS = timedelta(seconds=60)  # as long a pod may take until it is ready
 SHOWN = 6
 CHART = "helm upgrade --install raybus deploy/helm/raybus --namespace raybus --create-namespace"
 
@@ -24,7 +27,7 @@ def findings(facts: Cluster) -> Iterator[Finding]:
         yield Finding("installation", "failed", "there is none: no deployment has the chart's labels", CHART)
     for one in facts.installations:
         yield from workloads(one)
-        yield from pods(one)
+        yield from pods(one, facts.now)
         yield from rights(one)
     yield from _nats(facts)
 
@@ -72,13 +75,13 @@ def _short(one: Installation, workload: Json, wanted: int, ready: int) -> Findin
 # Pods
 
 
-def pods(one: Installation) -> Iterator[Finding]:
+def pods(one: Installation, now: datetime) -> Iterator[Finding]:
     if isinstance(one.pods, Unread):
         return
     for image, waiting in _missing_images(one.pods).items():
         yield _missing_image(one, image, *waiting)
     for pod in one.pods:
-        yield from _pod(one, pod)
+        yield from _pod(one, pod, now)
     if not isinstance(one.claims, Unread):
         for claim in one.claims:
             yield from _claim(one, claim)
@@ -94,7 +97,7 @@ def _missing_image(one: Installation, image: str, pod: str, why: str) -> Finding
     return Finding(_title(one), "failed", what, remedy)
 
 
-def _pod(one: Installation, pod: Json) -> Iterator[Finding]:
+def _pod(one: Installation, pod: Json, now: datetime) -> Iterator[Finding]:
     if look.is_over(pod):
         return
     again, why = look.restarts(pod)
@@ -105,7 +108,10 @@ def _pod(one: Installation, pod: Json) -> Iterator[Finding]:
     if look.is_ready(pod) or any(look.pull_problems(pod)):
         return
     words = _unready(one.answers.get(look.name_of(pod))) or look.why_not_ready(pod) or "not ready (yet)"
-    yield Finding(_title(one), "failed", f"pod {look.name_of(pod)}: {words}", _logs(one, pod))
+    begun = parse((pod.get("status") or {}).get("startTime"))
+    young = begun is not None and now - begun < STARTS
+    what = f"pod {look.name_of(pod)}{', just started' if young else ''}: {words}"
+    yield Finding(_title(one), "warning" if young else "failed", what, _logs(one, pod))
 
 
 def _unready(answer: Answer | None) -> str:
@@ -189,9 +195,10 @@ def through_services(one: Installation) -> Iterator[Finding]:
             yield Finding(check, "failed", f"pod {name}: {said.get('detail')}", remedy)
     if heard and all(said.get("ok") for said in heard.values()):
         yield Finding(check, "ok", f"{len(heard)} pods are connected, with their streams")
-    silent = {name: answer.error for name, answer in one.answers.items() if answer.error}
+    ready = set() if isinstance(one.pods, Unread) else {look.name_of(pod) for pod in one.pods if look.is_ready(pod)}
+    silent = {name: answer.error for name, answer in one.answers.items() if answer.error and name in ready}
     for name, error in list(silent.items())[:1]:
-        what = f"cannot tell: {len(silent)} pods could not be asked through the API server, {name}: {error}"
+        what = f"cannot tell: {len(silent)} ready pods could not be asked through the API server, {name}: {error}"
         yield Finding(check, "warning", what, "allow the API server in networkPolicy.metricsFrom, or give --nats-url")
 
 
