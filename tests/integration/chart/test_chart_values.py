@@ -14,6 +14,7 @@ from support.chart import (
     CHART,
     NAMESPACE,
     Json,
+    container,
     environment,
     helm,
     manifests,
@@ -134,6 +135,18 @@ def test_every_setting_arrives_as_given() -> None:
     assert jobs["ENABLE_LOGIN_SHELL"] == "true"
     assert jobs["RAYBUS_LOG_FORMAT"] == "console"
     assert "RAYBUS_PARTITIONS" not in jobs
+
+
+def test_a_variable_given_twice_counts_once_and_the_narrower_one_wins() -> None:
+    """Server-side apply, which Helm 4 uses, refuses two entries of one name."""
+    given = ["env[0].name=RAYBUS_WORKERS", "env[0].value=x", "env[1].name=RAYBUS_LOG_LEVEL", "env[1].value=warning"]
+    own = ["services.job-ctrl.env[0].name=RAYBUS_LOG_LEVEL", "services.job-ctrl.env[0].value=error"]
+    found = manifests(template(sets=[*given, *own]))
+    for who, level in (("job-ctrl", "error"), ("gateway", "warning")):
+        variables = container(deployment(found, who))["env"]
+        assert len({each["name"] for each in variables}) == len(variables)
+        assert environment(deployment(found, who))["RAYBUS_LOG_LEVEL"] == level
+        assert environment(deployment(found, who))["RAYBUS_WORKERS"] == "x"
 
 
 def test_streams_are_made_with_the_settings_that_the_gateway_has() -> None:

@@ -72,6 +72,38 @@
 {{- end }}
 {{- end -}}
 
+{{/* All variables of a service; of those with one name the last counts, so that the values `env` win. Takes (list root name service). */}}
+{{- define "raybus.serviceEnv" -}}
+{{- $root := index . 0 -}}{{- $service := index . 2 -}}
+{{- $given := concat (include "raybus.ownEnv" . | fromYamlArray) $root.Values.env ($service.values.env | default list) -}}
+{{- $last := dict -}}
+{{- range $given -}}{{- $_ := set $last .name . -}}{{- end -}}
+{{- range $given | reverse | uniq | reverse }}
+{{- if eq (toJson .) (index $last .name | toJson) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "raybus.ownEnv" -}}
+{{- $root := index . 0 -}}{{- $service := index . 2 -}}
+- name: RAYBUS_HEALTH_HOST
+  value: 0.0.0.0
+- name: RAYBUS_HEALTH_PORT
+  value: "8080"
+{{ include "raybus.commonEnv" $root }}
+{{- with include "raybus.gates" $root }}
+- name: RAYBUS_FEATURE_GATES
+  value: {{ . | quote }}
+{{- end }}
+{{ include "raybus.natsEnv" (list $root $service.is.natsUser true) }}
+{{ include "raybus.settingsEnv" $service.settings | trim }}
+{{- if eq (index . 1) "gateway" }}
+- name: RAYBUS_STREAM_REPLICAS
+  value: {{ include "raybus.streamReplicas" $root | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* Placement of a pod; takes (list root component values). */}}
 {{- define "raybus.placement" -}}
 {{- $root := index . 0 -}}{{- $component := index . 1 -}}{{- $values := index . 2 -}}
