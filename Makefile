@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_DIR ?= /tmp/raybus-node
 
-.PHONY: help setup demo demo-down test test-kube test-docker lint bench night simulate simulate-night crds images deploy-files manifests docs clean test-units test-integration test-e2e test-tools e2e-kube
+.PHONY: help setup demo demo-down test test-kube test-docker lint bench night simulate simulate-night crds images deploy-files manifests docs clean test-units test-integration test-e2e test-tools e2e-kube bench-install
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -76,7 +76,10 @@ else
 	cd tests && ../$(BIN)/python -m simulation.sim ci
 endif
 
-simulate-night: $(READY) ## the simulator for long: 150,000 schedules, goes on where it was stopped
+simulate-bench-install: $(READY) test-tools ## what an installation costs at rest, on a cluster as for e2e-kube; writes benchmarks/results
+	tests/with-node-kube $(NODE_DIR) $(BIN)/python benchmarks/install.py
+
+night: $(READY) ## the simulator for long: 150,000 schedules, goes on where it was stopped
 	cd tests && ../$(BIN)/python -m simulation.sim night
 
 crds: $(READY) ## write deploy/crds again from the types

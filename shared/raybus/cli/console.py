@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
@@ -14,7 +15,9 @@ from rich.markup import escape
 from raybus.cli.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, UserError
 from raybus.kube.errors import KubeError
 
-out = Console(highlight=False, soft_wrap=True)
+PIPE_WIDTH = 240  # of what is read by a program or kept in a file: a line of a table stays one line
+
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 _STARTED = time.monotonic()
 
