@@ -76,10 +76,7 @@ else
 	cd tests && ../$(BIN)/python -m simulation.sim ci
 endif
 
-simulate-bench-install: $(READY) test-tools ## what an installation costs at rest, on a cluster as for e2e-kube; writes benchmarks/results
-	tests/with-node-kube $(NODE_DIR) $(BIN)/python benchmarks/install.py
-
-night: $(READY) ## the simulator for long: 150,000 schedules, goes on where it was stopped
+simulate-night: $(READY) ## the simulator for long: 150,000 schedules, goes on where it was stopped
 	cd tests && ../$(BIN)/python -m simulation.sim night
 
 crds: $(READY) ## write deploy/crds again from the types
