@@ -62,6 +62,9 @@ e2e-kube: $(READY) test-tools ## the chart, and Ray in real pods: KUBECONFIG, or
 bench: $(READY) ## the benchmarks, as ratios within one run
 	$(BIN)/python benchmarks/run.py
 
+bench-install: $(READY) test-tools ## what an installation costs at rest, on a cluster as for e2e-kube; writes benchmarks/results
+	tests/with-node-kube $(NODE_DIR) $(BIN)/python benchmarks/install.py
+
 night: $(READY) test-tools ## what is too long for CI, NIGHT="--minutes 60 --areas e2e"; goes on where it stopped; writes tests/night/results
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/night/run.py $(NIGHT)
 
