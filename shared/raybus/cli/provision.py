@@ -21,89 +21,95 @@ from raybus.runtime import definitions
 from raybus.runtime.provision.run import Nats, provision
 from raybus.runtime.provision.secrets import Place, ProvisionError
 
+# Flags, each with its variable.
+KubeconfigOption = Annotated[
+    str,
+    typer.Option(envvar="RAYBUS_KUBECONFIG", help="kubeconfig file", show_default="as kubectl, or the pod's account"),
+]
+NamespaceOption = Annotated[
+    str,
+    typer.Option(envvar="RAYBUS_NAMESPACE", help="where the Secrets are", show_default="the pod's or the kubeconfig's"),
+]
+PrefixOption = Annotated[str, typer.Option(envvar="RAYBUS_PREFIX", help="what the Secrets' names begin with")]
+OwnerOption = Annotated[
+    str,
+    typer.Option(
+        envvar="RAYBUS_OWNER",
+        help="KIND/NAME of an object there with which the Secrets are deleted",
+        show_default=False,
+    ),
+]
+ServerNamesOption = Annotated[
+    str,
+    typer.Option(
+        envvar="RAYBUS_SERVER_NAMES",
+        help="names and addresses of the NATS servers for their certificate, separated by commas",
+        show_default=False,
+    ),
+]
+NatsUrlOption = Annotated[str, typer.Option(envvar="RAYBUS_NATS_URL", help="NATS servers, separated by commas")]
+NatsCredentialsFileOption = Annotated[
+    str,
+    typer.Option(
+        envvar="RAYBUS_NATS_CREDENTIALS_FILE",
+        help="credentials of an existing NATS: then no Secrets are made",
+        show_default=False,
+    ),
+]
+NatsNkeyFileOption = Annotated[
+    str,
+    typer.Option(
+        envvar="RAYBUS_NATS_NKEY_FILE",
+        help="NKey seed of a user of an existing NATS: then no Secrets are made",
+        show_default=False,
+    ),
+]
+NatsCaFileOption = Annotated[
+    str, typer.Option(envvar="RAYBUS_NATS_CA_FILE", help="CA certificate of an existing NATS", show_default=False)
+]
+NatsInboxPrefixOption = Annotated[
+    str, typer.Option(envvar="RAYBUS_NATS_INBOX_PREFIX", help="where answers arrive", show_default="_INBOX_provisioner")
+]
+NatsWaitSOption = Annotated[float, typer.Option(envvar="RAYBUS_NATS_WAIT_S", min=1, help="seconds to wait for NATS")]
+PartitionsOption = Annotated[
+    int, typer.Option(envvar="RAYBUS_PARTITIONS", min=1, max=1024, help="shares of the work of a controller")
+]
+GenerationOption = Annotated[
+    int, typer.Option(envvar="RAYBUS_GENERATION", min=1, help="raise it to change the number of partitions")
+]
+StreamReplicasOption = Annotated[
+    int, typer.Option(envvar="RAYBUS_STREAM_REPLICAS", min=1, max=5, help="copies that NATS keeps of each stream")
+]
+HistoryBytesOption = Annotated[
+    int, typer.Option(envvar="RAYBUS_HISTORY_BYTES", min=1 << 20, help="size limit of the history stream, in bytes")
+]
+CrdModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--crds",
+        envvar="RAYBUS_CRDS",
+        help="ray.io definitions: make missing ones and update Raybus' own, also replace those of others, or neither",
+    ),
+]
+
 
 def command(
-    kubeconfig: Annotated[
-        str,
-        typer.Option(
-            envvar="RAYBUS_KUBECONFIG", help="kubeconfig file", show_default="as kubectl, or the pod's account"
-        ),
-    ] = "",
-    namespace: Annotated[
-        str,
-        typer.Option(
-            envvar="RAYBUS_NAMESPACE", help="where the Secrets are", show_default="the pod's or the kubeconfig's"
-        ),
-    ] = "",
-    prefix: Annotated[
-        str, typer.Option(envvar="RAYBUS_PREFIX", help="what the Secrets' names begin with")
-    ] = "raybus-nats",
-    owner: Annotated[
-        str,
-        typer.Option(
-            envvar="RAYBUS_OWNER",
-            help="KIND/NAME of an object there with which the Secrets are deleted",
-            show_default=False,
-        ),
-    ] = "",
-    server_names: Annotated[
-        str,
-        typer.Option(
-            envvar="RAYBUS_SERVER_NAMES",
-            help="names and addresses of the NATS servers for their certificate, separated by commas",
-            show_default=False,
-        ),
-    ] = "",
-    nats_url: Annotated[
-        str, typer.Option(envvar="RAYBUS_NATS_URL", help="NATS servers, separated by commas")
-    ] = "tls://raybus-nats:4222",
-    nats_credentials_file: Annotated[
-        str,
-        typer.Option(
-            envvar="RAYBUS_NATS_CREDENTIALS_FILE",
-            help="credentials of an existing NATS: then no Secrets are made",
-            show_default=False,
-        ),
-    ] = "",
-    nats_nkey_file: Annotated[
-        str,
-        typer.Option(
-            envvar="RAYBUS_NATS_NKEY_FILE",
-            help="NKey seed of a user of an existing NATS: then no Secrets are made",
-            show_default=False,
-        ),
-    ] = "",
-    nats_ca_file: Annotated[
-        str,
-        typer.Option(envvar="RAYBUS_NATS_CA_FILE", help="CA certificate of an existing NATS", show_default=False),
-    ] = "",
-    nats_inbox_prefix: Annotated[
-        str,
-        typer.Option(envvar="RAYBUS_NATS_INBOX_PREFIX", help="where answers arrive", show_default="_INBOX_provisioner"),
-    ] = "",
-    nats_wait_s: Annotated[
-        float, typer.Option(envvar="RAYBUS_NATS_WAIT_S", min=1, help="seconds to wait for NATS")
-    ] = 300.0,
-    partitions: Annotated[
-        int, typer.Option(envvar="RAYBUS_PARTITIONS", min=1, max=1024, help="shares of the work of a controller")
-    ] = DEFAULT_PARTITIONS,
-    generation: Annotated[
-        int, typer.Option(envvar="RAYBUS_GENERATION", min=1, help="raise it to change the number of partitions")
-    ] = 1,
-    stream_replicas: Annotated[
-        int, typer.Option(envvar="RAYBUS_STREAM_REPLICAS", min=1, max=5, help="copies that NATS keeps of each stream")
-    ] = 1,
-    history_bytes: Annotated[
-        int, typer.Option(envvar="RAYBUS_HISTORY_BYTES", min=1 << 20, help="size limit of the history stream, in bytes")
-    ] = DEFAULT_HISTORY_BYTES,
-    crd_mode: Annotated[
-        Mode,
-        typer.Option(
-            "--crds",
-            envvar="RAYBUS_CRDS",
-            help="ray.io definitions: make missing ones and update Raybus' own, also replace those of others, or neither",
-        ),
-    ] = Mode.INSTALL,
+    kubeconfig: KubeconfigOption = "",
+    namespace: NamespaceOption = "",
+    prefix: PrefixOption = "raybus-nats",
+    owner: OwnerOption = "",
+    server_names: ServerNamesOption = "",
+    nats_url: NatsUrlOption = "tls://raybus-nats:4222",
+    nats_credentials_file: NatsCredentialsFileOption = "",
+    nats_nkey_file: NatsNkeyFileOption = "",
+    nats_ca_file: NatsCaFileOption = "",
+    nats_inbox_prefix: NatsInboxPrefixOption = "",
+    nats_wait_s: NatsWaitSOption = 300.0,
+    partitions: PartitionsOption = DEFAULT_PARTITIONS,
+    generation: GenerationOption = 1,
+    stream_replicas: StreamReplicasOption = 1,
+    history_bytes: HistoryBytesOption = DEFAULT_HISTORY_BYTES,
+    crd_mode: CrdModeOption = Mode.INSTALL,
 ) -> None:
     """Make the definitions, keys, certificates and streams of an installation that are missing. Run it again at any time."""
     nats = Nats(
@@ -143,9 +149,7 @@ async def _definitions(kube: KubeClient, mode: Mode) -> None:
     """With nothing to install, no right on definitions is needed: the services say what is missing."""
     if mode is Mode.SKIP:
         return
-    remedy = (
-        "or have somebody with the right run: raybus crds | kubectl apply --server-side -f - ; then use --crds skip"
-    )
+    remedy = "have somebody with the right run: raybus crds | kubectl apply --server-side -f - ; then use --crds skip"
     try:
         for name in await definitions.apply(kube, crds.build(), mode):
             console.tell(f"wrote the definition {name}")
