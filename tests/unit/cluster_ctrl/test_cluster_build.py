@@ -225,6 +225,32 @@ def test_kubernetes_tokens():
     assert [mount["name"] for mount in worker["spec"]["initContainers"][0]["volumeMounts"]] == ["ray-token"]
     assert [volume["name"] for volume in worker["spec"]["volumes"]] == ["ray-token", "shared-mem"]
 
+    assert "automountServiceAccountToken" not in worker["spec"], "Ray itself asks the API server about tokens"
+
+
+def _with(**given):
+    return {"template": {"spec": {**TEMPLATE["spec"], **given}}}
+
+
+@pytest.mark.parametrize("spec", [{}, {"authOptions": {"mode": "token"}, "rayVersion": "2.52.0"}])
+def test_pods_get_no_token_of_the_api_server(spec):
+    assert _head(**spec)["spec"]["automountServiceAccountToken"] is False
+    assert _worker(**spec)["spec"]["automountServiceAccountToken"] is False
+
+
+def test_a_head_with_an_autoscaler_gets_one_and_its_workers_do_not():
+    assert "automountServiceAccountToken" not in _head(enableInTreeAutoscaling=True)["spec"]
+    assert _worker(enableInTreeAutoscaling=True)["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(
+    "given", [{"serviceAccountName": "mine"}, {"serviceAccount": "mine"}, {"automountServiceAccountToken": True}]
+)
+def test_a_template_that_names_an_account_or_asks_for_a_token_is_left_alone(given):
+    asked = given.get("automountServiceAccountToken")
+    assert _head(headGroupSpec=_with(**given))["spec"].get("automountServiceAccountToken") is asked
+    assert _worker(group(**_with(**given)))["spec"].get("automountServiceAccountToken") is asked
+
 
 def test_a_secret_of_the_users_own():
     auth = {"mode": "token", "secretName": "own"}

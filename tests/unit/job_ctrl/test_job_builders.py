@@ -104,6 +104,23 @@ def test_a_template_without_restart_policy_works(given: dict) -> None:
     assert pod["containers"][0]["args"] != ["lost"]
 
 
+@pytest.mark.parametrize(
+    ("given", "token"),
+    [
+        ({}, False),
+        ({"automountServiceAccountToken": True}, True),
+        ({"serviceAccountName": "mine"}, None),
+    ],
+)
+def test_a_submitter_gets_no_token_of_the_api_server_unless_its_template_says_so(
+    given: dict, token: bool | None
+) -> None:
+    template = {"spec": {"containers": [{"name": "mine", "image": "example/ray:2.52.0"}], **given}}
+    pod = job_of(submitterPodTemplate=template)["spec"]["template"]["spec"]
+    assert pod.get("automountServiceAccountToken") is token
+    assert job_of()["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
 def test_a_login_shell_on_request() -> None:
     job = submitter_job(ray_job(), cluster(), address=ADDRESS, submission_id="j", login_shell=True)
     assert job["spec"]["template"]["spec"]["containers"][0]["command"][1] == "-cel"

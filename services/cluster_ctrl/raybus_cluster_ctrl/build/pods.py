@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raybus.domain import cluster_spec, fingerprint, labels, names, start_params
+from raybus.domain import api_token, cluster_spec, fingerprint, labels, names, start_params
 from raybus_cluster_ctrl.build import env, probes, sidecars, volumes
 from raybus_cluster_ctrl.build.target import Cluster, Group
 
@@ -105,10 +105,12 @@ def _spec(group: Group) -> Json:
         spec["restartPolicy"] = "Never"
     if not group.is_head and group.policy.inject_init_container:
         init.append(sidecars.wait_for_gcs(group, given_ray))
-    if cluster_spec.kubernetes_token_auth(cluster.spec):
+    if cluster_spec.kubernetes_token_auth(cluster.spec):  # Ray itself asks the API server about tokens
         spec["volumes"] = volumes.with_volume(spec["volumes"], volumes.token())
         containers = [volumes.with_token_mount(c) if c is containers[0] or _is_ours(c) else c for c in containers]
         init = [volumes.with_token_mount(c) if _is_ours(c) else c for c in init]
+    else:
+        spec |= api_token.without_token(spec)
     containers = _with_shared_places(spec, containers, params)
     spec["containers"] = containers
     if init:

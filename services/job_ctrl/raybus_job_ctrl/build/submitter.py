@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raybus.domain import cluster_spec, labels, owners
+from raybus.domain import api_token, cluster_spec, labels, owners
 from raybus_job_ctrl.build import head_service, script
 from raybus_job_ctrl.build.labels import origin
 
@@ -66,7 +66,12 @@ def _template(
         **template,
         "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **marks}},
         # A Job refuses the API server's own default, which is Always.
-        "spec": {"restartPolicy": "Never", **_without_null(template["spec"]), "containers": [container, *others]},
+        "spec": {
+            "restartPolicy": "Never",
+            **_without_null(template["spec"]),
+            **api_token.without_token(template["spec"]),
+            "containers": [container, *others],
+        },
     }
 
 
