@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_DIR ?= /tmp/raybus-node
 
-.PHONY: help setup demo demo-down test test-kube test-docker lint bench night simulate simulate-night crds images deploy-files manifests docs clean test-units test-integration test-e2e test-tools e2e-kube bench-install
+.PHONY: help setup demo demo-down test test-kube test-docker lint bench night simulate test-simulation simulate-night crds images deploy-files manifests docs clean test-units test-integration test-e2e test-tools e2e-kube bench-install
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -78,6 +78,9 @@ else ifdef SEED
 else
 	cd tests && ../$(BIN)/python -m simulation.sim ci
 endif
+
+test-simulation: $(READY) ## that the simulator repeats itself, and catches defects that are planted
+	$(PYTEST) -n 2 $(HERE) tests/simulation
 
 simulate-night: $(READY) ## the simulator for long: 150,000 schedules, goes on where it was stopped
 	cd tests && ../$(BIN)/python -m simulation.sim night

@@ -4,7 +4,7 @@
 
 Runs the tests marked `night` area by area, each for at most so many minutes, and writes tests/night/results/<date>.md after each:
 commit, machine, every test with its result and seconds, the words of what failed, and what was not reached. Called again for the same
-commit it goes on where it stopped; --fresh begins anew. Ends with 1 if a test failed.
+commit it goes on where it stopped; --fresh begins anew. Ends with 1 if a test failed. The simulator has nights of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ AREAS = (
     Area("units", ("tests/unit", "tests/contracts")),
     Area("integration", ("tests/integration", "tests/golden")),
     Area("e2e", ("tests/e2e",)),
-    Area("simulation", ("tests/simulation",)),
     Area("docker", ("tests/docker",), "tests/with-docker"),
     Area("e2e-kube", ("tests/e2e_kube",), "tests/with-node-kube"),
 )
