@@ -107,7 +107,8 @@ def _catch(options: argparse.Namespace) -> int:
     singles = [schedule for schedule in explore.singles(recorded) if set(explore.groups(schedule)) & defect.groups]
     Random(f"{seed}/catch").shuffle(singles)
     mixes = explore.swarm(defect.scenario, seed, CATCH_SCHEDULES)
-    turns = itertools.chain((recorded.schedule,), explore.by_turns(singles, mixes))
+    pairs = explore.pairs(singles, Random(f"{seed}/pairs"))
+    turns = itertools.chain((recorded.schedule,), explore.by_turns(singles, mixes, pairs))
     for number, schedule in enumerate(itertools.islice(turns, options.count or CATCH_SCHEDULES), 1):
         result = zygote.result(schedule)
         if result.invariant in defect.invariants:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from random import Random
 
 from simulation.sim.faults import CATALOGUE, Fault
 from simulation.sim.run import Result, Schedule
@@ -41,6 +42,13 @@ def groups(schedule: Schedule) -> list[str]:
     """The letters of the groups that the faults of a schedule belong to."""
     kinds = {(sort, kind.name): kind.group for sort, found in CATALOGUE.items() for kind in found}
     return [kinds[fault.place.partition(" ")[0], fault.kind] for fault in schedule.faults]
+
+
+def pairs(singles: list[Schedule], chance: Random) -> Iterator[Schedule]:
+    """Two faults drawn from those that may happen alone, without end."""
+    while len(singles) > 1:
+        first, second = chance.sample(singles, 2)
+        yield replace(first, faults=(*first.faults, *second.faults))
 
 
 def by_turns(*sources: Iterable[Schedule]) -> Iterator[Schedule]:

@@ -85,7 +85,7 @@ class World:
         self.faults = Faults()
         self.watchers: list[Watcher] = []
         self.slots_by_process: dict[Process, Slot] = {}
-        self.outside = Process(self.loop, "outside")
+        self.outside = self.loop.outside
         self._calm = True
         self._slowest = 0.01
         self.last_change = BEGIN
@@ -128,8 +128,8 @@ class World:
     def between(self, least: float, most: float) -> float:
         return (least + most) / 2 if self._calm else least + self.chance.random() * (most - least)
 
-    async def travel(self) -> None:
-        await asyncio.sleep(self.latency())
+    def travel(self) -> asyncio.Future[None]:
+        return self.loop.pause(self.latency())
 
     async def for_ever(self) -> None:
         future = self.loop.create_future()
