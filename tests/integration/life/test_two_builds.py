@@ -19,6 +19,7 @@ import nats
 import orjson
 import pytest
 
+from raybus.bus.streams import DEFAULT_PARTITIONS
 from raybus.bus.subjects import object_subject, partition_of
 from raybus.decide.tree import RootKey
 from raybus.domain import kinds
@@ -93,24 +94,24 @@ class Scene:
         assert (f'version="{VERSION}"' in await self.operator.metrics(name)) is by_next
         assert self.versions() == self.kept, f"{name} was replaced"
 
-    async def pod_message(self, pod: dict[str, Any]) -> Any:
-        """The message about a pod of cluster b or a, as the stream has it now."""
-        name = pod["metadata"]["labels"]["ray.io/cluster"]
-        key = RootKey("RayCluster", self.world.namespace, name)
-        subject = object_subject("raycluster", 1, partition_of(key, 8), key, "Pod", pod["metadata"]["name"])
+    async def message(self, cluster_name: str, kind: str, name: str) -> Any:
+        """What the stream holds about an object in the tree of a RayCluster."""
+        key = RootKey("RayCluster", self.world.namespace, cluster_name)
+        subject = object_subject("raycluster", 1, partition_of(key, DEFAULT_PARTITIONS), key, kind, name)
         return await self._client.jetstream().get_last_msg("RAYCLUSTER", subject)
 
     async def until_wider(self) -> None:
         """What was there before, and has not changed, is told again with what the next build wants to see as well."""
-        for pod in (pod for name in OTHERS for pod in self.world.pods(name)):
+        pods = [(name, pod["metadata"]["name"]) for name in OTHERS for pod in self.world.pods(name)]
+        for name, pod in pods:
 
-            async def wider(pod: dict[str, Any] = pod) -> bool:
-                message = await self.pod_message(pod)
+            async def wider(name: str = name, pod: str = pod) -> bool:
+                message = await self.message(name, "Pod", pod)
                 shown = set(unquote(message.headers["ray-projection"]).split("+"))
                 containers = orjson.loads(message.data)["spec"]["containers"]
                 return {WIDER, "pod.status"} <= shown and "resources" in containers[0]
 
-            await self.world.until_async(wider, f"{pod['metadata']['name']} with its limits")
+            await self.world.until_async(wider, f"{pod} with its limits")
 
     async def noted(self) -> bool:
         """Whether a decision about cluster a rested on the limits of all its workers."""
@@ -144,8 +145,8 @@ async def controller(scene: Scene) -> None:
     """There: both replicas one after the other. And back."""
     await scene.replace("cluster_ctrl", by_next=True)
     await scene.until_wider()
-    await scene.world.until_async(scene.noted, "a decision on what only the next build sees")
     await scene.replace("cluster_ctrl-2", by_next=True)
+    await scene.world.until_async(scene.noted, "a decision on what only the next build sees")
     for name in ("cluster_ctrl", "cluster_ctrl-2"):
         await scene.replace(name, by_next=False)
 
@@ -153,8 +154,7 @@ async def controller(scene: Scene) -> None:
 async def gateway(scene: Scene) -> None:
     for name in ("gateway", "gateway-2"):
         await scene.replace(name, by_next=True)
-    newest = max(scene.world.pods("a"), key=lambda pod: pod["metadata"]["creationTimestamp"])
-    assert (await scene.pod_message(newest)).headers[HEADER] == "next"
+    assert (await scene.message("a", "RayCluster", "a")).headers[HEADER] == "next"
     for name in ("gateway", "gateway-2"):
         await scene.replace(name, by_next=False)
 
