@@ -166,8 +166,8 @@ def rights_page() -> list[str]:
     """What each service may do in Kubernetes, and because of what."""
     lines = []
     for component, needed in COMPONENTS.items():
-        lines += [f"## {component}", "", "| verbs | on | where | because of |", "|---|---|---|---|"]
-        lines += sorted(set(_rows(needed)))
+        lines += [f"## {component}", "", "| on | verb | where | because of |", "|---|---|---|---|"]
+        lines += _rows(needed)
         lines.append("")
     return lines
 
@@ -180,13 +180,15 @@ def _rows(needed: Iterable[Right]) -> Iterable[str]:
     }
     reasons: dict[tuple[str, str, str], list[str]] = {}
     for right in needed:
-        what = f"{right.resource}.{right.group}" if right.group else right.resource
-        names = f" called {', '.join(f'`{name}`' for name in right.names)}" if right.names else ""
-        setting = f", with `{right.setting}`" if right.setting else ""
+        what = f"`{right.resource}.{right.group}`" if right.group else f"`{right.resource}`"
+        if right.names:
+            what += f" called {', '.join(f'`{name}`' for name in right.names)}"
+        place = where[right.scope] + (f", with `{right.setting}`" if right.setting else "")
         why = f"{right.why} (no request of its own)" if right.implied else right.why
-        reasons.setdefault((f"`{what}`{names}", where[right.scope] + setting, ", ".join(right.verbs)), []).append(why)
-    for (what, place, verbs), why in reasons.items():
-        yield f"| {verbs} | {what} | {place} | {'; '.join(dict.fromkeys(why))} |"
+        for verb in right.verbs:
+            reasons.setdefault((what, verb, place), []).append(why)
+    for (what, verb, place), why in sorted(reasons.items()):
+        yield f"| {what} | {verb} | {place} | {'; '.join(dict.fromkeys(why))} |"
 
 
 def nats_page() -> list[str]:

@@ -70,6 +70,8 @@ def pages() -> dict[str, str]:
         "events.md": events(),
         "api.md": api(),
         "values.md": values(),
+        "rights.md": rights(),
+        "nats-permissions.md": nats_permissions(),
     }
     return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
 
@@ -202,13 +204,42 @@ def _word(value: Any) -> str:
 
 
 def values() -> list[str]:
-    """As values.yaml describes them: chart_values.py beside this file, which is in no package, reads it."""
-    found = importlib.util.spec_from_file_location("chart_values", Path(__file__).with_name("chart_values.py"))
+    """As values.yaml describes them: chart_values.py beside this file reads it."""
+    chart = _module(Path(__file__).with_name("chart_values.py"))
+    return page("Values of the Helm chart", *chart.ABOUT) + cast(list[str], chart.tables())
+
+
+def _module(path: Path) -> Any:
+    """One that is in no package."""
+    found = importlib.util.spec_from_file_location(f"docs_{path.parent.name}_{path.stem}", path)
     assert found is not None
     assert found.loader is not None
-    chart = importlib.util.module_from_spec(found)
-    found.loader.exec_module(chart)
-    return page("Values of the Helm chart", *chart.ABOUT) + cast(list[str], chart.tables())
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+# Rights
+
+
+def rights() -> list[str]:
+    about = page(
+        "Rights in Kubernetes",
+        "What each service may do, and because of which of its actions and routes. The chart's roles have exactly these; a test runs",
+        "every service under its own account and compares them with the requests that an API server saw, both ways.",
+        "`${prefix}` and `${owner}` are names that the chart fills in. [Security](../../SECURITY.md) says what follows from them.",
+    )
+    return about + cast(list[str], _module(ROOT / "deploy" / "generate.py").rights_page())
+
+
+def nats_permissions() -> list[str]:
+    about = page(
+        "Permissions in NATS",
+        "One user per service, each with an inbox of its own; whatever is not listed is refused. The chart's server is configured with",
+        "exactly these (`deploy/helm/raybus/files/nats/accounts.conf`). For a NATS of your own, make users with these rights and give each",
+        "service `--nats-inbox-prefix _INBOX_<user>`.",
+    )
+    return about + cast(list[str], _module(ROOT / "deploy" / "generate.py").nats_page())
 
 
 # Metrics

@@ -39,7 +39,12 @@ def _texts() -> list[Path]:
 generate = _generator()
 
 
-@pytest.mark.parametrize("name", ["api.md", "commands.md", "events.md", "metrics.md", "settings.md", "values.md"])
+PAGES = (
+    "api.md", "commands.md", "events.md", "metrics.md", "nats-permissions.md", "rights.md", "settings.md", "values.md",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_the_reference_is_what_the_code_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("RAYBUS_NATS_URL", "RAYBUS_PARTITIONS", "CLUSTER_DOMAIN"):
         monkeypatch.setenv(variable, "7")  # whoever runs it, the pages are the same
