@@ -356,11 +356,11 @@ def built_image(where: Engine) -> str:
     return name
 
 
-def build(where: Engine, name: str, *flags: str) -> None:
-    """The image of the working tree. Its build needs the network, so it gets the one that this engine has."""
+def build(where: Engine, name: str, *flags: str, sources: Path = ROOT) -> None:
+    """The image of the working tree, or of other sources. Its build needs the network, so it gets the one that this engine has."""
     given = os.environ.get("DOCKER_BUILD_FLAGS", "--network host" if where.network == "host" else "")
     done = subprocess.run(
-        [ROOT / "deploy" / "images" / "build", name],
+        [sources / "deploy" / "images" / "build", name],
         env=os.environ | {"DOCKER_BUILD_FLAGS": " ".join([given, *flags])},
         capture_output=True,
         text=True,
