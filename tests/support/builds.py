@@ -51,6 +51,13 @@ PATCHES = (
     Patch("shared/raybus/bus/envelope.py", '        {"complete": complete,', '        {"build": "next", "complete": complete,'),
     Patch("services/gateway/raybus_gateway/records.py", '        "what": "object",', '        "what": "object", "build": "next",'),
     Patch("shared/raybus/runtime/story.py", '        "what": "action",', '        "what": "action", "build": "next",'),
+    # One more route of a kind that was known before: Services that a RayCluster owns, under whatever labels.
+    Patch(
+        "services/cluster_ctrl/raybus_cluster_ctrl/triggers.py",
+        "\nROUTES = (\n",
+        "\nROUTES = (\n"
+        "    Route(root_kind=_ROOT, kind=kinds.SERVICE, via=Via.OWNER, selector=labels.CREATED_BY, projection=FULL),\n",
+    ),
     # A wider projection of Pods, and a decision that uses it.
     Patch(
         "services/cluster_ctrl/raybus_cluster_ctrl/triggers.py",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from raybus.bus.publisher import Held
-from raybus.bus.routing import trees_of
+from raybus.bus.routing import route_id, trees_of
 from raybus.bus.streams import StreamSettings
 from raybus.bus.subjects import object_subject, partition_of
 from raybus.decide.actions import Json
@@ -143,6 +143,14 @@ class Catalog:
             for controller, kind in sorted(self._concluded)
             if self._by[controller, kind] <= living
         ]
+
+    def vouched(self, controller: str, kind: str) -> frozenset[str]:
+        """The ids of the routes that a marker of this kind speaks for."""
+        return frozenset(
+            route_id(route)
+            for scope in self._by.get((controller, kind), ())
+            for route in self._serving[scope].get(controller, ())
+        )
 
     def incomplete(self) -> list[str]:
         """Kinds of which something is still to be listed."""

@@ -296,12 +296,12 @@ class Term:
                 async with asyncio.timeout(MARK_EVERY_S):
                     await self._mark_now.wait()
             self._mark_now.clear()
-            marks = catalog.marks(self._live)
+            marks = [(*mark, catalog.vouched(*mark[:2])) for mark in catalog.marks(self._live)]
             await outbox.settle()
-            for controller, kind, version in marks:
+            for controller, kind, version, routes in marks:
                 # Without an answer it is written again with the next round. Fenced ends the term: it can vouch for nothing more.
                 with contextlib.suppress(BusTimeout, Unavailable):
-                    await self._publishers[controller].mark(kind, version)
+                    await self._publishers[controller].mark(kind, version, routes=routes)
                     self._counters.marked(controller)
 
     def _connection(self, connected: bool) -> None:

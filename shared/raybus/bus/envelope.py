@@ -6,7 +6,7 @@ types they do not know.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -61,7 +61,9 @@ class ObjectMessage(NamedTuple):
 
 
 class MarkerMessage(NamedTuple):
-    """`complete`: everything of `kind` up to `resource_version` has been published. `time` is when the server stored it."""
+    """`complete`: everything of `kind` up to `resource_version` has been published, as far as `routes` (their ids) bring it;
+    None in messages of a gateway that does not say. `time` is when the server stored it.
+    """
 
     kind: str
     complete: bool
@@ -70,6 +72,7 @@ class MarkerMessage(NamedTuple):
     cluster: str
     seq: int
     time: float
+    routes: frozenset[str] | None = None
 
 
 class HistoryMessage(NamedTuple):
@@ -123,10 +126,11 @@ def marker_headers(kind: str, resource_version: str, *, source: str, term: str, 
     return headers
 
 
-def marker_body(resource_version: str, *, term: str, time: datetime, complete: bool = True) -> bytes:
-    return orjson.dumps(
-        {"complete": complete, "resourceVersion": resource_version, "time": rfc3339(time), "term": term},
-    )
+def marker_body(
+    resource_version: str, *, term: str, time: datetime, complete: bool = True, routes: Iterable[str] | None = None
+) -> bytes:
+    body = {"complete": complete, "resourceVersion": resource_version, "time": rfc3339(time), "term": term}
+    return orjson.dumps(body if routes is None else body | {"routes": sorted(routes)})
 
 
 def history_headers(
@@ -175,6 +179,7 @@ def decode_marker(message: Message) -> MarkerMessage | None:
         cluster=_cluster(message.headers),
         seq=message.seq,
         time=message.time,
+        routes=frozenset(map(str, body["routes"])) if isinstance(body.get("routes"), list) else None,
     )
 
 

@@ -15,6 +15,7 @@ import structlog
 from raybus.bus.clock import SYSTEM, Clock
 from raybus.bus.entry import Ref
 from raybus.bus.envelope import MarkerMessage, Op, decode_marker, decode_object
+from raybus.bus.routing import route_id
 from raybus.bus.streams import StreamSettings, object_stream, read_settings
 from raybus.bus.subjects import is_marker, markers_filter, partition_filter, partition_of
 from raybus.bus.transport import Bus, Follower, Message, SignalCallback, nothing
@@ -60,7 +61,12 @@ class Mirror:
         self._on_delay = on_delay
         self._settings = settings
         self._clock = clock
-        self._trees = Trees(routes)
+        declared = tuple(routes)
+        self._trees = Trees(declared)
+        self._asked = {
+            route.kind.kind: frozenset(route_id(other) for other in declared if other.kind == route.kind)
+            for route in declared
+        }
         self._wanted: frozenset[int] = frozenset()
         self._following: frozenset[int] | None = None  # partitions that the follower covers; None: no follower
         self._ready: frozenset[int] = frozenset()
@@ -238,6 +244,9 @@ class Mirror:
     def _mark(self, marker: MarkerMessage | None) -> None:
         if marker is None or (self._settings and marker.cluster != self._settings.cluster_uid):
             self.skipped += 1
+            return
+        if marker.routes is not None and not self._asked.get(marker.kind, frozenset()) <= marker.routes:
+            self._complete -= {marker.kind}  # it speaks for another release's routes: ours are still being listed
             return
         now = self._clock.monotonic()
         # One that was stored before we listened is as old as the server's clock says; a live one is new, whatever that says.

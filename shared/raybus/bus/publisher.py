@@ -8,6 +8,7 @@ term anew, list again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import orjson
@@ -132,12 +133,17 @@ class ObjectPublisher:
         self._forget_expired()
         return seq
 
-    async def mark(self, kind: str, resource_version: str, *, complete: bool = True) -> int:
-        """Publish the completeness marker of a kind. Raises as put: a gateway that lost its lease cannot vouch for anything."""
+    async def mark(
+        self, kind: str, resource_version: str, *, complete: bool = True, routes: Iterable[str] | None = None
+    ) -> int:
+        """Publish the completeness marker of a kind, as far as these routes (their ids) bring it.
+
+        Raises as put: a gateway that lost its lease cannot vouch for anything.
+        """
         now = self._clock.now()
         return await self._publish(
             marker_subject(self._controller, self._settings.generation, kind),
-            envelope.marker_body(resource_version, term=self._term, time=now, complete=complete),
+            envelope.marker_body(resource_version, term=self._term, time=now, complete=complete, routes=routes),
             envelope.marker_headers(kind, resource_version, source=self._source, term=self._term, time=now),
             None,
         )

@@ -5,9 +5,12 @@ The gateway asks it for every object it publishes, a mirror for every object its
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import orjson
 
 from raybus.decide.actions import Json
 from raybus.decide.routes import Projection, Route, Via
@@ -135,6 +138,13 @@ def route_to_json(route: Route) -> dict[str, Any]:
         "label": route.label,
         "label_equals": [list(pair) for pair in route.label_equals],
     }
+
+
+def route_id(route: Route) -> str:
+    """Names which objects a route brings, and to which trees, in every release: what of their bodies is the projection's business."""
+    kind = route.kind
+    parts = (route.root_kind, kind.group, kind.plural, route.via, route.selector, route.label, *route.label_equals)
+    return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:12]
 
 
 def route_from_json(data: Json) -> Route:

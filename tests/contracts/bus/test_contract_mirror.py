@@ -13,6 +13,7 @@ from raybus.bus.entry import Ref
 from raybus.bus.mirror import Mirror
 from raybus.bus.projection import project
 from raybus.bus.publisher import ObjectPublisher
+from raybus.bus.routing import route_id
 from raybus.bus.subjects import object_subject, partition_of
 from raybus.bus.transport import Bus
 from raybus.decide.routes import FULL, POD_STATUS, Route, Via
@@ -160,6 +161,24 @@ class MirrorContract(BusContract):
         age = mirror.marker_age_s("Pod")
         assert age is not None
         assert 0 <= age < 20
+
+    async def test_a_marker_for_routes_of_another_release_does_not_count(
+        self, mirror: Mirror, gateway: Gateway
+    ) -> None:
+        """A newer controller declares more of a kind that the gateway has been vouching for: the new part is not there yet."""
+        await gateway.put(key("c1"), raycluster("c1"))
+        ours = {route_id(route) for route in ROUTES if route.kind == kinds.POD}
+        await gateway.publisher.mark("Pod", "100", routes={"another"})
+        await gateway.publisher.mark("RayCluster", "100")  # by a gateway that does not say for which
+        await self.own_all(mirror)
+        tree = mirror.tree(key("c1"))
+        assert tree is not None
+        assert tree.complete == {"RayCluster"}
+        assert mirror.marker_age_s("Pod") is None
+        await gateway.publisher.mark("Pod", "101", routes={"another", *ours})
+        await eventually(lambda: (mirror.tree(key("c1")) or tree).complete == {"Pod", "RayCluster"})
+        await gateway.publisher.mark("Pod", "102", routes={"another"})
+        await eventually(lambda: (mirror.tree(key("c1")) or tree).complete == {"RayCluster"})
 
     async def test_a_stored_marker_counts_for_a_mirror_that_comes_later(self, mirror: Mirror, gateway: Gateway) -> None:
         await gateway.mark()

@@ -70,9 +70,13 @@ def test_a_marker_reads_back() -> None:
         5,
         2.0,
     )
-    assert envelope.decode_marker(message) == ("Pod", False, "12", "gw-1", "k1", 5, 2.0)
+    assert envelope.decode_marker(message) == ("Pod", False, "12", "gw-1", "k1", 5, 2.0, None)
     assert b'"time":"2026-11-29T12:00:00.123456Z"' in message.body
     assert envelope.decode_marker(message._replace(headers={})) is None
+    body = envelope.marker_body("12", term="gw-1", time=NOW, routes=["b", "a"])
+    marker = envelope.decode_marker(message._replace(body=body))
+    assert marker is not None
+    assert marker.routes == {"a", "b"}
 
 
 def test_history_reads_back() -> None:

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from raybus.bus.routing import matches, requirements, roots_of, route_from_json, route_to_json, trees_of
+from raybus.bus.routing import matches, requirements, roots_of, route_from_json, route_id, route_to_json, trees_of
 from raybus.bus.session import Session, decode_session, encode_session
-from raybus.decide.routes import FULL, POD_STATUS, Route, Via
+from raybus.decide.routes import FULL, POD_STATUS, Projection, Route, Via
 from raybus.decide.tree import RootKey
 from raybus.domain import kinds, labels
 from support.objects import pod, raycluster, rayjob
-from support.routes import CLUSTERS_OF_JOB, JOB, PODS_BY_CLUSTER, SUBMITTERS_OF_JOB
+from support.routes import CLUSTER_ROUTES, CLUSTERS_OF_JOB, JOB, PODS_BY_CLUSTER, PODS_OF_JOB, SUBMITTERS_OF_JOB
 
 ROUTES = (JOB, CLUSTERS_OF_JOB, SUBMITTERS_OF_JOB, PODS_BY_CLUSTER)
 KEY = RootKey("RayJob", "ns", "j")
@@ -130,3 +131,12 @@ def test_a_newer_releases_record_is_read_as_far_as_it_can_be() -> None:
 def test_what_is_no_record_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_session(body)
+
+
+def test_a_route_has_one_id_whatever_of_the_bodies_it_shows_and_another_for_other_objects() -> None:
+    for route in (*CLUSTER_ROUTES, JOB, CLUSTERS_OF_JOB, PODS_BY_CLUSTER, PODS_OF_JOB):
+        assert route_id(replace(route, projection=Projection("other", ("spec",)))) == route_id(route)
+        assert route_id(route_from_json(route_to_json(route))) == route_id(route)
+        for change in ({"selector": "a=b"}, {"root_kind": "RayService"}, {"label_equals": (("a", "b"),)}):
+            assert route_id(replace(route, **change)) != route_id(route)
+    assert route_id(PODS_OF_JOB) == "4ef0a2025a38", "ids are compared between releases: they stay"

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from raybus.bus.envelope import Op
 from raybus.bus.publisher import Held
-from raybus.bus.routing import matches, trees_of
+from raybus.bus.routing import matches, route_id, trees_of
 from raybus.bus.streams import StreamSettings
 from raybus.bus.subjects import parse_object
 from raybus.decide.routes import FULL, Projection, Route, Via
@@ -167,6 +167,12 @@ class TestParents:
         cat, stream = listed(make(kinds.RAYCLUSTER, "c1", 5, job="j1"), make(kinds.POD, "p", 6, cluster="c1"))
         stream.apply(cat.changed(scope("RayCluster"), make(kinds.RAYCLUSTER, "c1", 200, job="j2")))
         assert {key.name for key, _, _ in stream.objects("rayjob")} == {"j2"}
+
+    def test_a_marker_speaks_for_the_routes_that_are_served(self) -> None:
+        cat, _ = listed()
+        assert cat.vouched("rayjob", "Pod") == {route_id(PODS_BY_CLUSTER)}
+        assert cat.vouched("raycluster", "Pod") == {route_id(r) for r in CLUSTER_ROUTES if r.kind == kinds.POD}
+        assert cat.vouched("rayjob", "Service") == frozenset()
 
     def test_pods_listed_before_the_clusters_do_not_leave_their_tree(self) -> None:
         """After a take-over the lists come in any order; a pod must not go and come back."""
