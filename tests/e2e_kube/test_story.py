@@ -15,8 +15,6 @@ import pytest
 
 from support.installation import Cluster, CommandError, Name, Times
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(240)]
-
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 CHART = ROOT / "deploy" / "helm" / "raybus"
@@ -27,6 +25,9 @@ SERVICES = ("gateway", "cluster-ctrl", "job-ctrl")
 DEFINITIONS = {f"{kind}.ray.io" for kind in ("rayclusters", "rayjobs", "rayservices", "raycronjobs")}
 # The limits are for a machine that does nothing else; more than 1 for one that does.
 PATIENCE = float(os.environ.get("RAYBUS_E2E_PATIENCE", "1"))
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(240 * PATIENCE)]
+
 # Asked of Ray itself, inside its head: the submissions that it knows.
 SUBMISSIONS = (
     "import json,urllib.request as u; print(json.dumps(json.load(u.urlopen('http://127.0.0.1:8265/api/jobs/'))))"
@@ -47,6 +48,11 @@ def notes() -> dict[str, Any]:
     return {}
 
 
+def limit(seconds: float) -> str:
+    """As kubectl takes it."""
+    return f"--timeout={seconds * PATIENCE:.0f}s"
+
+
 def values(*more: str) -> list[str]:
     given = os.environ.get("RAYBUS_E2E_VALUES")
     return [*(("--values", given) if given else ()), *more]
@@ -54,8 +60,8 @@ def values(*more: str) -> list[str]:
 
 def until_available(cluster: Cluster, within_s: int = 120) -> None:
     for name in SERVICES:
-        cluster.kubectl("rollout", "status", f"deployment/raybus-{name}", "-n", SYSTEM, f"--timeout={within_s}s")
-    cluster.kubectl("wait", "--for=condition=Available", "deployment", *RELEASE, "-n", SYSTEM, f"--timeout={within_s}s")
+        cluster.kubectl("rollout", "status", f"deployment/raybus-{name}", "-n", SYSTEM, limit(within_s))
+    cluster.kubectl("wait", "--for=condition=Available", "deployment", *RELEASE, "-n", SYSTEM, limit(within_s))
 
 
 def until_at_work(cluster: Cluster, times: Times, after: str) -> None:
@@ -68,9 +74,9 @@ def until_at_work(cluster: Cluster, times: Times, after: str) -> None:
             cluster.until(
                 f"event {reason} on {kind} probe",
                 lambda selector=selector: cluster.get(WORK, "events", "--field-selector", selector),
-                within_s=40,
+                within_s=40 * PATIENCE,
             )
-    cluster.kubectl("delete", "-n", WORK, "-f", HERE / "probes.yaml", "--timeout=30s")
+    cluster.kubectl("delete", "-n", WORK, "-f", HERE / "probes.yaml", limit(30))
 
 
 def rayjob(cluster: Cluster, name: str) -> Json:
@@ -82,11 +88,11 @@ def status(cluster: Cluster, name: str) -> Json:
     return rayjob(cluster, name).get("status") or {}
 
 
-def until_running(cluster: Cluster, name: str, within_s: float = 120) -> Json:
+def until_running(cluster: Cluster, name: str) -> Json:
     return cluster.until(
         f"job {name} RUNNING",
         lambda: (found := status(cluster, name)).get("jobStatus") == "RUNNING" and found,
-        within_s=within_s,
+        within_s=120 * PATIENCE,
     )
 
 
@@ -131,9 +137,7 @@ def test_the_chart_is_installed_and_ready_within_a_minute(cluster, times, before
 def test_a_ray_cluster_becomes_ready(cluster, times, notes):
     cluster.apply(WORK, HERE / "steady.yaml")
     with times.of("RayCluster ready"):
-        cluster.kubectl(
-            "wait", "--for=condition=RayClusterProvisioned", "raycluster/steady", "-n", WORK, "--timeout=120s"
-        )
+        cluster.kubectl("wait", "--for=condition=RayClusterProvisioned", "raycluster/steady", "-n", WORK, limit(120))
     notes["steady"] = lives(pods_of(cluster, "steady"))
     assert len(notes["steady"]) == 2
 
@@ -142,15 +146,13 @@ def test_a_job_written_for_kuberay_succeeds_and_its_cluster_goes(cluster, times)
     start_job(cluster, "beheaded")  # gets ready meanwhile
     with times.of("RayJob SUCCEEDED"):
         cluster.apply(WORK, ROOT / "examples" / "rayjob.yaml")
-        cluster.kubectl(
-            "wait", "--for=jsonpath={.status.jobStatus}=SUCCEEDED", "rayjob/hello", "-n", WORK, "--timeout=180s"
-        )
+        cluster.kubectl("wait", "--for=jsonpath={.status.jobStatus}=SUCCEEDED", "rayjob/hello", "-n", WORK, limit(180))
     for log in (cluster.raybus("logs", "rayjob/hello", "-n", WORK), cluster.kubectl("logs", "job/hello", "-n", WORK)):
         assert "Hello from Ray" in log
         assert "nodes in the cluster: 2" in log
     name = status(cluster, "hello")["rayClusterName"]
     with times.of("its cluster gone after TTL (5 s)"):
-        cluster.kubectl("wait", "--for=delete", f"raycluster/{name}", "-n", WORK, "--timeout=60s")
+        cluster.kubectl("wait", "--for=delete", f"raycluster/{name}", "-n", WORK, limit(60))
     assert status(cluster, "hello")["jobDeploymentStatus"] == "Complete"
 
 
@@ -165,7 +167,7 @@ def test_a_lost_head_is_decided_on_within_a_minute(cluster, times):
             "rayjob/beheaded",
             "-n",
             WORK,
-            "--timeout=60s",
+            limit(60),
         )
     found = status(cluster, "beheaded")
     assert (found["jobStatus"], found["reason"]) == ("FAILED", "AppFailed")
@@ -176,7 +178,9 @@ def test_services_are_killed_while_a_job_begins_and_runs(cluster, times):
     start_job(cluster, "long")
     with times.of("RayJob RUNNING, gateway and cluster-ctrl killed meanwhile"):
         kill(cluster, "gateway")
-        name = cluster.until("a cluster for long", lambda: status(cluster, "long").get("rayClusterName"), within_s=60)
+        name = cluster.until(
+            "a cluster for long", lambda: status(cluster, "long").get("rayClusterName"), within_s=60 * PATIENCE
+        )
         kill(cluster, "cluster-ctrl")
         until_running(cluster, "long")
     kill(cluster, "job-ctrl")
@@ -189,14 +193,14 @@ def test_services_are_killed_while_a_job_begins_and_runs(cluster, times):
 def test_a_service_is_rolled_while_the_job_runs(cluster, times, component):
     with times.of(f"{component} rolled"):
         cluster.kubectl("rollout", "restart", f"deployment/raybus-{component}", "-n", SYSTEM)
-        cluster.kubectl("rollout", "status", f"deployment/raybus-{component}", "-n", SYSTEM, "--timeout=90s")
+        cluster.kubectl("rollout", "status", f"deployment/raybus-{component}", "-n", SYSTEM, limit(90))
     until_at_work(cluster, times, f"{component} was rolled")
 
 
 def test_nats_is_killed_while_the_job_runs(cluster, times):
     with times.of("NATS ready again after a kill"):
         kill(cluster, "nats")
-        cluster.kubectl("rollout", "status", "statefulset/raybus-nats", "-n", SYSTEM, "--timeout=90s")
+        cluster.kubectl("rollout", "status", "statefulset/raybus-nats", "-n", SYSTEM, limit(90))
         until_available(cluster)
     until_at_work(cluster, times, "NATS was killed")
 
@@ -232,9 +236,7 @@ def test_the_job_outlived_it_all_and_was_submitted_once(cluster, times):
     ]
     with times.of("RayJob SUCCEEDED after its end"):
         cluster.kubectl("exec", head, "-n", WORK, "-c", "ray-head", "--", "touch", "/tmp/end")
-        cluster.kubectl(
-            "wait", "--for=jsonpath={.status.jobStatus}=SUCCEEDED", "rayjob/long", "-n", WORK, "--timeout=60s"
-        )
+        cluster.kubectl("wait", "--for=jsonpath={.status.jobStatus}=SUCCEEDED", "rayjob/long", "-n", WORK, limit(60))
     log = cluster.kubectl("logs", "job/long", "-n", WORK)
     assert log.count("at work") == 1
     assert "ended after" in log
@@ -267,11 +269,14 @@ def only_definitions(cluster: Cluster, before: set[Name]) -> set[str]:
 
 
 def test_uninstalled_with_nothing_left_behind_and_ray_untouched(cluster, times, before, notes):
-    cluster.kubectl("delete", "rayjobs", "--all", "-n", WORK, "--timeout=60s")
+    cluster.kubectl("delete", "rayjobs", "--all", "-n", WORK, limit(60))
     with times.of("uninstalled, nothing left"):
         cluster.helm("uninstall", "raybus", "-n", SYSTEM, "--wait")
         left = cluster.until(
-            "only the definitions are left", lambda: only_definitions(cluster, before), within_s=60, every_s=2
+            "only the definitions are left",
+            lambda: only_definitions(cluster, before),
+            within_s=60 * PATIENCE,
+            every_s=2,
         )
     assert left == DEFINITIONS
     time.sleep(5)  # what went with the controllers would go about now

@@ -26,7 +26,7 @@ class CommandError(AssertionError):
 
 
 def program(
-    name: str, *arguments: str | Path, text: str = "", timeout_s: float = 180, env: Mapping[str, str] | None = None
+    name: str, *arguments: str | Path, text: str = "", timeout_s: float = 900, env: Mapping[str, str] | None = None
 ) -> str:
     """Standard output of a program that must succeed."""
     done = subprocess.run(
@@ -71,13 +71,13 @@ class Cluster:
         self._helm = helm
         self._env = {"KUBECONFIG": kubeconfig}
 
-    def kubectl(self, *arguments: str | Path, text: str = "", timeout_s: float = 180) -> str:
+    def kubectl(self, *arguments: str | Path, text: str = "", timeout_s: float = 900) -> str:
         return program(str(BIN / "kubectl"), *arguments, text=text, timeout_s=timeout_s, env=self._env)
 
-    def helm(self, *arguments: str | Path, timeout_s: float = 180) -> str:
+    def helm(self, *arguments: str | Path, timeout_s: float = 900) -> str:
         return program(self._helm, *arguments, timeout_s=timeout_s, env=self._env)
 
-    def raybus(self, *arguments: str | Path, timeout_s: float = 180) -> str:
+    def raybus(self, *arguments: str | Path, timeout_s: float = 900) -> str:
         return program(str(BIN / "raybus"), *arguments, "--kubeconfig", self.kubeconfig, timeout_s=timeout_s)
 
     def get(self, namespace: str, *what: str) -> Any:
