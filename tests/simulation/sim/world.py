@@ -94,6 +94,7 @@ class World:
         self.violated: Violation | None = None
         self.errors: list[str] = []  # of the product's log: what it calls an error itself
         self.marks: Counter[str] = Counter()  # what was reached, by name
+        self.hanging: Counter[Process] = Counter()
         self.late_creations = 0  # that arrived long after they had been sent
         self._next_second = 0.0
         self.healed_at = float("inf")
@@ -130,6 +131,18 @@ class World:
 
     def travel(self) -> asyncio.Future[None]:
         return self.loop.pause(self.latency())
+
+    async def never_answered(self, process: Process) -> None:
+        """Until the client gives up."""
+        self.hanging[process] += 1
+        try:
+            await self.for_ever()
+        finally:
+            self.hanging[process] -= 1
+
+    def hangs(self) -> bool:
+        """Whether somebody still waits for an answer that will never come."""
+        return any(count and process.alive for process, count in self.hanging.items())
 
     async def for_ever(self) -> None:
         future = self.loop.create_future()

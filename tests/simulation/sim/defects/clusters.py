@@ -38,13 +38,13 @@ def head_while_terminating() -> None:
     head.decide = decide
 
 
-@defect("terminating-do-not-count", "C3 X8")
-def terminating_do_not_count() -> None:
-    """Workers that are terminating count as gone at once for what is missing, and are picked again for deletion."""
+@defect("terminating-are-live", "C4 X8 X1 X2")
+def terminating_are_live() -> None:
+    """A worker that is terminating is taken for one that stays."""
     original = workers.decide
 
     def decide(world, group, policy):
-        members = tuple(pod for pod in world.workers.get(group.name, ()) if not pod.terminating)
+        members = tuple(replace(pod, terminating=False) for pod in world.workers.get(group.name, ()))
         return original(replace(world, workers={**world.workers, group.name: members}), group, policy)
 
     workers.decide = decide

@@ -94,7 +94,7 @@ class SimKube(KubeClient):
             case "refused":
                 raise ConnectionRefusedError("connection refused")
             case "lost-request":
-                await self._world.for_ever()
+                await self._world.never_answered(self._process)
             case "slow":
                 await asyncio.sleep(SLOW_S)
             case "crash-before":
@@ -108,7 +108,7 @@ class SimKube(KubeClient):
     async def _on_the_way_back(self, fault: str) -> None:
         match fault:
             case "lost-answer":
-                await self._world.for_ever()
+                await self._world.never_answered(self._process)
             case "cut-answer":
                 raise ConnectionResetError("connection reset by peer")
             case "crash-after":

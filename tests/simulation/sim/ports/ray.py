@@ -66,7 +66,7 @@ class SimDashboards(Dashboards):
         if method == "GET" and answer.status == 200:
             self._before[path] = answer
         if fault == "lost-answer":
-            await world.for_ever()
+            await world.never_answered(self._process)
         if fault == "crash-after":
             await world.dies(self._process)
         await world.travel()
@@ -85,7 +85,7 @@ class SimDashboards(Dashboards):
             case "refused":
                 raise ConnectionRefusedError("connection refused")
             case "lost-request":
-                await self._world.for_ever()
+                await self._world.never_answered(self._process)
             case "error-500":
                 return Answer(500, b"Internal Server Error")
             case "html":
