@@ -48,7 +48,7 @@ PATCHES = (
         'orjson.dumps({"replica": replica})',
         'orjson.dumps({"replica": replica, "build": "next"})',
     ),
-    Patch("shared/raybus/bus/envelope.py", '        {"complete": complete,', '        {"build": "next", "complete": complete,'),
+    Patch("shared/raybus/bus/envelope.py", '    body = {"complete": complete,', '    body = {"build": "next", "complete": complete,'),
     Patch("services/gateway/raybus_gateway/records.py", '        "what": "object",', '        "what": "object", "build": "next",'),
     Patch("shared/raybus/runtime/story.py", '        "what": "action",', '        "what": "action", "build": "next",'),
     # One more route of a kind that was known before: Services that a RayCluster owns, under whatever labels.
