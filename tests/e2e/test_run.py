@@ -43,7 +43,7 @@ def test_the_demo_runs_to_ray_s_own_verdict_and_leaves_what_is_to_be_read(local:
 
 
 def test_a_failing_job_is_failed_with_ray_s_words(local: Local, tmp_path: Path):
-    path = write_job(tmp_path / "job.yaml", "broken", entrypoint="python -c 'import sys; sys.exit(3)'")
+    path = write_job(tmp_path / "job.yaml", "broken", workers=False, entrypoint="python -c 'import sys; sys.exit(3)'")
     done = local.raybus("run", str(path), "--until-clean")
     assert done.returncode == 1, done.stderr
     assert "exit code 3" in done.stderr
@@ -55,9 +55,9 @@ def test_an_entrypoint_runs_as_written_in_both_modes(local: Local, tmp_path: Pat
     env = "env_vars: {RAYBUS_ODD: 'x ~ \"y\"'}"
     running = []
     for mode in ("HTTPMode", "K8sJobMode"):
-        path = write_job(
-            tmp_path / f"{mode}.yaml", f"odd-{mode.lower()}", entrypoint=odd, submissionMode=mode, runtimeEnvYAML=env
-        )
+        name = f"odd-{mode.lower()}"
+        changes = {"entrypoint": odd, "submissionMode": mode, "runtimeEnvYAML": env}
+        path = write_job(tmp_path / f"{mode}.yaml", name, workers=False, **changes)
         running.append(local.start("run", str(path), "--until-clean"))
     for done in running:
         output, story = done.communicate(timeout=RUN_S)
