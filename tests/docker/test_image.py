@@ -117,8 +117,7 @@ def test_it_runs_as_nobody_in_particular_and_can_write_nothing(resting: Running)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_starts(resting: Running, command: str) -> None:
     assert command in output(resting, command, "--help")
-    if command != "raybus":  # the command line has no such option
-        assert output(resting, command, "--version").strip() == PROJECT["version"]
+    assert output(resting, command, "--version").strip() == PROJECT["version"]
 
 
 def test_it_holds_no_tools(resting: Running) -> None:

@@ -94,6 +94,7 @@ class NatsBus:
             f"user {user}" if (user := inbox_prefix.removeprefix("_INBOX_")) != inbox_prefix else name
         )
         self._trouble: Exception | None = None  # the last one while connecting
+        self._closing = False
         self.stats = BusStats()
 
     @property
@@ -137,6 +138,7 @@ class NatsBus:
         return float(ssl.cert_time_to_seconds(certificate["notAfter"])) if certificate else None
 
     async def close(self) -> None:
+        self._closing = True
         for follower in list(self._followers):
             await follower.close()
         await self._stop_reconnecting()
@@ -178,6 +180,8 @@ class NatsBus:
             log.warning("nats_error", error=str(error) or repr(error))
 
     async def _disconnected(self) -> None:
+        if self._closing:  # as it was asked to be; no news to anybody
+            return
         log.warning("nats_disconnected", urls=self._urls)
         self.stats.disconnects += 1
         self._tell(connected=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +40,19 @@ Kubeconfig = Annotated[
 ]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="namespace (default: default)")]
 Passed = Annotated[str | None, typer.Option(show_default=False)]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(metadata.version("raybus"))
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[bool, typer.Option("--version", help="print the version and end", callback=_version)] = False,
+) -> None:
+    """Options before any command."""
 
 
 @app.command("up")

@@ -250,3 +250,10 @@ async def test_a_connection_that_is_closed_while_it_comes_back_stays_closed(nats
     await asyncio.gather(*closing)
     await asyncio.sleep(0.3)
     assert not any(bus.connected for bus in buses)  # and no task is left, as after every test
+
+
+async def test_to_close_is_not_to_lose_the_connection(bus: NatsBus) -> None:
+    told: list[bool] = []
+    bus.on_connection(told.append)
+    await bus.close()
+    assert (bus.stats.disconnects, told) == (0, [])
