@@ -14,7 +14,7 @@ from support.installation import Cluster, CommandError, Times
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-STORY = HERE / "test_story.py"  # its steps need those before them
+STORY = HERE / "test_kube_story.py"  # its steps need those before them
 SYSTEM = "raybus-e2e"  # where it is installed
 WORK = "raybus-e2e-work"  # where Ray runs
 

@@ -237,6 +237,7 @@ def test_the_job_outlived_it_all_and_was_submitted_once(cluster, times):
     with times.of("RayJob SUCCEEDED after its end"):
         cluster.kubectl("exec", head, "-n", WORK, "-c", "ray-head", "--", "touch", "/tmp/end")
         cluster.kubectl("wait", "--for=jsonpath={.status.jobStatus}=SUCCEEDED", "rayjob/long", "-n", WORK, limit(60))
+    cluster.kubectl("wait", "--for=condition=Complete", "job/long", "-n", WORK, limit(60))  # its log is whole
     log = cluster.kubectl("logs", "job/long", "-n", WORK)
     assert log.count("at work") == 1
     assert "ended after" in log
