@@ -12,7 +12,9 @@ import nats
 import nats.errors
 import orjson
 from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig
 
+UNACKED: dict[str, Any] = {"ack_policy": AckPolicy.NONE}
 # Status writes and events come again when something new is to be said; these must not.
 ONCE = ("Create", "Delete", "Submit")
 
@@ -28,7 +30,9 @@ class Handovers:
 
     async def follow(self, client: nats.NATS) -> None:
         """Until the client is closed."""
-        await client.jetstream().subscribe(f"$KV.{self._bucket}.part.*", ordered_consumer=True, cb=self._seen)
+        await client.jetstream().subscribe(
+            f"$KV.{self._bucket}.part.*", config=ConsumerConfig(**UNACKED), cb=self._seen
+        )
 
     async def _seen(self, message: Msg) -> None:
         part = message.subject.rpartition(".")[2]
@@ -45,7 +49,7 @@ async def history(client: nats.NATS) -> list[tuple[str, dict[str, Any]]]:
     """Subject and body of everything recorded so far, oldest first."""
     stream = client.jetstream()
     count = (await stream.stream_info("RAYHIST")).state.messages
-    subscription = await stream.subscribe("ray.hist.>", ordered_consumer=True)
+    subscription = await stream.subscribe("ray.hist.>", config=ConsumerConfig(**UNACKED))
     found = []
     async with asyncio.timeout(30):
         while len(found) < count:
@@ -79,20 +83,23 @@ def done_twice(
     return often + vain
 
 
-def repeated(audit: list[dict[str, Any]], namespace: str) -> list[str]:
-    """Raybus' creations that were refused, since the object was there already, and deletions of one object after the first."""
-    found = []
-    deleted = set()
+def repeated(audit: list[dict[str, Any]], namespace: str, uids: Mapping[tuple[str, str], set[str]]) -> list[str]:
+    """Raybus' creations that were refused, since the object was there already, and deletions beyond one for each object."""
+    refused = []
+    deleted: Counter[tuple[str, str]] = Counter()
     for each in audit:
         about = each.get("objectRef") or {}
-        if each["stage"] != "ResponseComplete" or not each.get("userAgent", "").startswith("raybus-"):
+        ours = each["stage"] == "ResponseComplete" and each.get("userAgent", "").startswith("raybus-")
+        if not ours or about.get("namespace") != namespace or about.get("resource") == "events":
             continue
-        what = f"{each['verb']} {about.get('resource')}/{about.get('name', '?')} {each['responseStatus'].get('code')}"
-        if about.get("namespace") != namespace or about.get("resource") == "events":
-            continue
-        if each["verb"] == "create" and each["responseStatus"]["code"] != 201:
-            found.append(what)
+        code = each["responseStatus"]["code"]
+        if each["verb"] == "create" and code != 201:
+            refused.append(f"create {about['resource']} {code}")
         if each["verb"] == "delete":
-            found += [what] if what in deleted else []
-            deleted.add(what)
-    return found
+            deleted[about["resource"], about["name"]] += 1
+    known = {(f"{kind.lower()}s", name): len(seen) for (kind, name), seen in uids.items()}
+    return refused + [
+        f"delete {resource}/{name}: {count} times"
+        for (resource, name), count in deleted.items()
+        if count > known.get((resource, name), 1)
+    ]

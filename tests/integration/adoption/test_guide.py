@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from raybus.decide.rights import REFERENCE_LEASE
-from raybus.domain import kinds
+from raybus.domain import kinds, labels
 from raybus.domain.kinds import Kind
 from raybus.kube.client import KubeClient
 from raybus.kube.errors import NotFound
+from support import waiting
 from support.fake_ray import FakeHead, FakeJob, FakeRay
 from support.kube import ROOT, RealKube, client_of, fresh_namespace
 from support.operators import Operator
@@ -117,6 +118,7 @@ async def test_the_procedure(realkube: RealKube, tmp_path: Path) -> None:
         fresh_namespace(kube) as team_b,
         kuberay(kube),
     ):
+        await waiting.found(lambda: no_pods(kube), "the pods of other tests to go", within_s=60)
         recorded = [
             Recorded("055-workers-to-delete", "pods run", team_a),
             Recorded("100-job-default", "job runs", team_b),
@@ -152,17 +154,20 @@ async def test_the_procedure(realkube: RealKube, tmp_path: Path) -> None:
         assert "ready" in said["kubectl get rayclusters,rayjobs -A"]
 
 
+async def no_pods(kube: KubeClient) -> bool:
+    return not await kube.list_all(kinds.POD, label_selector=labels.IS_RAY_NODE)
+
+
 async def went_on(kube: KubeClient, recorded: list[Recorded], head: FakeHead) -> None:
     """It was not only left alone: Raybus looks after it."""
     job = recorded[1]
     head.jobs[job.job_id].become("SUCCEEDED")
-    status: dict[str, Any] = {}
-    for _ in range(300):
-        status = (await kube.get(kinds.RAYJOB, job.namespace, job.name))["status"]
-        if status["jobStatus"] == "SUCCEEDED":
-            return
-        await asyncio.sleep(0.2)
-    raise AssertionError(f"the job goes on as if nobody looked: {status}")
+
+    async def seen() -> bool:
+        status: dict[str, Any] = (await kube.get(kinds.RAYJOB, job.namespace, job.name))["status"]
+        return status["jobStatus"] == "SUCCEEDED"
+
+    await waiting.found(seen, "the end of the job to be seen", within_s=60)
 
 
 def test_going_back_is_two_commands() -> None:

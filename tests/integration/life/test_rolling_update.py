@@ -126,7 +126,7 @@ async def rolled(
         assert not world.made_twice(kinds.RAYCLUSTER, kinds.JOB, kinds.SERVICE), told
         assert done_twice(await history(client), world.namespace, world.uids) == [], told
         if audit:
-            assert repeated(audit(), world.namespace) == [], told
+            assert repeated(audit(), world.namespace, world.uids) == [], told
     finally:
         await client.close()
 

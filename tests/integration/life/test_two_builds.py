@@ -138,7 +138,7 @@ class Scene:
         for name in ("gateway", *SERVICES):
             assert "Traceback" not in self.operator.log_file(name).read_text(), self.operator.log(name)
         if audit:
-            assert repeated(audit(), self.world.namespace) == []
+            assert repeated(audit(), self.world.namespace, self.world.uids) == []
 
 
 async def controller(scene: Scene) -> None:
