@@ -64,9 +64,9 @@ class Handle:
 class SimFuture(asyncio.Future[Any]):
     """Sets of futures are walked in an order that depends on their hashes, so these are numbers, not addresses."""
 
-    def __new__(cls, *_arguments: object, **_named: object) -> Self:
+    def __new__(cls, *_arguments: object, loop: SimLoop, **_named: object) -> Self:
         self = super().__new__(cls)
-        self.number = next(_numbers)
+        self.number = next(loop.numbers)
         return self
 
     def __hash__(self) -> int:
@@ -76,9 +76,9 @@ class SimFuture(asyncio.Future[Any]):
 class SimTask(asyncio.Task[Any]):
     """As SimFuture; knows its process."""
 
-    def __new__(cls, *_arguments: object, **_named: object) -> Self:
+    def __new__(cls, *_arguments: object, loop: SimLoop, **_named: object) -> Self:
         self = super().__new__(cls)
-        self.number = next(_numbers)
+        self.number = next(loop.numbers)
         return self
 
     def __hash__(self) -> int:
@@ -90,7 +90,6 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-_numbers = itertools.count(1)
 _process: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
 
 
@@ -141,6 +140,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def __init__(self) -> None:
         self.now = BEGIN
         self.chance = Random(0)
+        self.numbers = itertools.count(1)  # of futures and tasks; of this loop, for what ran before it must not show
         self.steps = 0
         self.due: dict[Process, None] = {}  # processes with due callbacks, in the order in which they became due
         self.graves: list[object] = []

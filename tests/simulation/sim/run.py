@@ -143,7 +143,7 @@ async def _act(world: World, scenario: Scenario) -> None:
 async def _silence(world: World, scenario: Scenario, quiet_s: float) -> None:
     """What was under way may come to its end; then nothing is written any more."""
     ends = world.loop.now + scenario.bound_s
-    while world.loop.now - world.last_change < SETTLED_S or world.hangs():
+    while world.loop.now - world.last_change < SETTLED_S or world.hangs() or not world.is_settled():
         world.check()
         if world.loop.now > ends:
             raise Violation("X1", f"still writing {scenario.bound_s:g} s after all was as wanted")

@@ -167,10 +167,11 @@ class World:
         if self.builtin_runs:
             self.builtin.start()
             await self.until(self.builtin.manager.started.is_set, 60.0, "the start of Kubernetes' own controllers")
-        await self.until(self._settled, 60.0, "the boot")
+        await self.until(self.is_settled, 60.0, "the boot")
         await asyncio.sleep(2.0)
 
-    def _settled(self) -> bool:
+    def is_settled(self) -> bool:
+        """By their own account all services are up and know all there is."""
         return all(slot.replica is not None for slot in self.slots) and all(
             all(check().ok for check in slot.replica.checks().values()) for slot in self.slots
         )
