@@ -118,7 +118,7 @@ async def test_the_procedure(realkube: RealKube, tmp_path: Path) -> None:
         fresh_namespace(kube) as team_b,
         kuberay(kube),
     ):
-        await waiting.found(lambda: no_pods(kube), "the pods of other tests to go", within_s=60)
+        await waiting.found(lambda: clean(kube), "the pods of other tests to go", within_s=60)
         recorded = [
             Recorded("055-workers-to-delete", "pods run", team_a),
             Recorded("100-job-default", "job runs", team_b),
@@ -154,8 +154,11 @@ async def test_the_procedure(realkube: RealKube, tmp_path: Path) -> None:
         assert "ready" in said["kubectl get rayclusters,rayjobs -A"]
 
 
-async def no_pods(kube: KubeClient) -> bool:
-    return not await kube.list_all(kinds.POD, label_selector=labels.IS_RAY_NODE)
+async def clean(kube: KubeClient) -> bool:
+    """No pods of other tests are left, and all kinds are served."""
+    group: dict[str, Any] = await kube.request("GET", "/apis/ray.io/v1")
+    served = {resource["name"] for resource in group["resources"]}
+    return "rayservices" in served and not await kube.list_all(kinds.POD, label_selector=labels.IS_RAY_NODE)
 
 
 async def went_on(kube: KubeClient, recorded: list[Recorded], head: FakeHead) -> None:
