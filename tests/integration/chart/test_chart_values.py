@@ -58,6 +58,9 @@ BAD = {
     "nats.persistence.size=big": "nats/persistence/size",
     "nats.persistence.whenDeleted=Keep": "nats/persistence/whenDeleted",
     "nats.jetstream.syncInterval=often": "nats/jetstream/syncInterval",
+    "nats.persistence.size=1Gi": "nats.jetstream.maxFileStore",
+    "nats.persistence.size=7516192767": "nats.jetstream.maxFileStore",  # a byte less than 7GB
+    "nats.jetstream.maxFileStore=1023MB": "settings.historyBytes",
     "externalNats.url=tls://nats.example:4222": "externalNats.url",
     "nats.enabled=false": "externalNats.url",
     "nats.enabled=false,externalNats.url=http://nats.example": "externalNats/url",
