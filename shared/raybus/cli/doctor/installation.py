@@ -12,7 +12,7 @@ from raybus.domain.times import parse
 RESTARTS = 3
 STARTS = timedelta(seconds=60)  # as long a pod may take until it is ready
 SHOWN = 6
-CHART = "helm upgrade --install raybus deploy/helm/raybus --namespace raybus --create-namespace"
+CHART = "helm upgrade --install raybus deploy/helm/raybus --namespace raybus-system --create-namespace"
 
 
 def findings(facts: Cluster) -> Iterator[Finding]:
