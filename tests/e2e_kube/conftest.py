@@ -55,6 +55,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if found.returncode:
         pytest.skip(found.stderr.strip())
     made = Cluster(kubeconfig, found.stdout.strip())
+    there = [name for name in DEFINITIONS if f"/{name}\n" in made.kubectl("get", "crd", "-o", "name")]
+    if there:  # the end of the story deletes them, and with them everything of these kinds
+        pytest.fail(f"not a clean state: {', '.join(there)} are there; use a cluster that nobody needs")
     for name in (SYSTEM, WORK):
         made.kubectl("create", "namespace", name)
     made.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")

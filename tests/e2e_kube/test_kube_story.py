@@ -126,7 +126,6 @@ def kill(cluster: Cluster, component: str) -> None:
 
 
 def test_the_chart_is_installed_and_ready_within_a_minute(cluster, times, before):
-    assert not any(name in DEFINITIONS for _, _, name in before), "not a clean state: the ray.io definitions are there"
     with times.of("chart installed, everything ready"):
         told = cluster.helm("install", "raybus", CHART, "-n", SYSTEM, *values())
         until_available(cluster)
