@@ -149,8 +149,17 @@ def test_a_silent_api_server_is_the_only_thing_to_say():
 
 def test_a_missing_definition():
     finding = only(cluster(definitions=definitions() | {"rayjobs.ray.io": None}))
-    assert (finding.level, finding.what) == ("failed", "rayjobs.ray.io is missing")
-    assert "raybus crds" in finding.remedy
+    assert (finding.level, finding.what) == ("failed", "missing: rayjobs.ray.io")
+    assert finding.remedy == "raybus crds | kubectl apply --server-side -f -"
+
+
+def test_who_installs_next_does_not_make_the_definitions_by_hand():
+    """Those would count as somebody else's, and no upgrade would touch them."""
+    found = bad(cluster(definitions=dict.fromkeys(definitions()), installations=()))
+    assert [(each.check, "raybus crds" in each.remedy) for each in found] == [
+        ("definitions", False),
+        ("installation", False),
+    ]
 
 
 def changed_definition(change: Any) -> Cluster:
@@ -177,6 +186,8 @@ def test_a_definition_that_cannot_be_worked_with(change, level, words):
     finding = only(changed_definition(change))
     assert finding.level == level
     assert words in finding.what
+    if finding.remedy.startswith("raybus crds"):
+        assert "--force-conflicts" in finding.remedy  # else the API server protects the fields of who made it
 
 
 def spec_of(definition: dict[str, Any]) -> dict[str, Any]:
@@ -194,6 +205,7 @@ def test_an_older_definition_drops_fields():
     finding = only(changed_definition(older))
     assert finding.level == "warning"
     assert "lacks spec.deletionStrategy, spec.rayClusterSpec.workerGroupSpecs.replicas:" in finding.what
+    assert "--force-conflicts" in finding.remedy
 
 
 def test_a_definition_that_keeps_all_fields_lacks_none():

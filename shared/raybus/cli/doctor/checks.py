@@ -50,8 +50,14 @@ def definitions(facts: Cluster) -> Iterator[Finding]:
         yield _unread("definitions", "the ray.io definitions", facts.definitions)
         return
     wanted = _ours()
-    good = []
+    good, missing = [], [name for name, installed in facts.definitions.items() if installed is None]
+    if missing:
+        nothing_yet = facts.expected and not isinstance(facts.installations, Unread) and not facts.installations
+        remedy = "the installation makes them" if nothing_yet else INSTALL
+        yield Finding("definitions", "failed", f"missing: {', '.join(missing)}", remedy)
     for name, installed in facts.definitions.items():
+        if installed is None:
+            continue
         problem = _definition(name, installed, wanted[name])
         if problem is None:
             good.append(name)
@@ -67,25 +73,25 @@ def _ours() -> Mapping[str, Json]:
 
 
 INSTALL = "raybus crds | kubectl apply --server-side -f -"
+# Whoever made the definition owns its fields, and the API server refuses to have them taken away without being told.
+REPLACE = "raybus crds | kubectl apply --server-side --force-conflicts -f -"
 
 
-def _definition(name: str, installed: Json | None, wanted: Json) -> Finding | None:
-    if installed is None:
-        return Finding("definitions", "failed", f"{name} is missing", INSTALL)
+def _definition(name: str, installed: Json, wanted: Json) -> Finding | None:
     if (look.condition(installed, "Established") or {}).get("status") != "True":
         return Finding("definitions", "failed", f"{name} is not served (yet)", f"kubectl describe crd {name}")
     found = _version(installed, "v1")
     if found is None or not found["served"]:
-        return Finding("definitions", "failed", f"{name} does not serve version v1", INSTALL)
+        return Finding("definitions", "failed", f"{name} does not serve version v1", REPLACE)
     if "status" not in (found.get("subresources") or {}):
-        return Finding("definitions", "failed", f"{name} has no status subresource in version v1", INSTALL)
+        return Finding("definitions", "failed", f"{name} has no status subresource in version v1", REPLACE)
     if lost := _lost(wanted, found):
         more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
         what = f"{name} lacks {', '.join(lost[:SHOWN])}{more}: the API server drops these fields from what is applied"
-        return Finding("definitions", "warning", what, f"install newer definitions: {INSTALL}")
+        return Finding("definitions", "warning", what, f"install newer definitions: {REPLACE}")
     if not found["storage"]:
         what = f"{name} stores version {_stored(installed)}, not v1"
-        return Finding("definitions", "warning", what, f"migrate the stored objects, then: {INSTALL}")
+        return Finding("definitions", "warning", what, f"migrate the stored objects, then: {REPLACE}")
     return None
 
 
