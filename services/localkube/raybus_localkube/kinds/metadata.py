@@ -1,4 +1,4 @@
-"""ObjectMeta: what the server owns of it, and its rules. Pure."""
+"""ObjectMeta: what the server owns of it, and its rules. Time, uids and chance come from the Environment that is given."""
 
 from __future__ import annotations
 
