@@ -422,6 +422,19 @@ def test_the_domain_of_the_controllers_is_that_of_the_nodes():
     assert not bad(cluster(domains={"node-1": "corp.example"}, installations=(one,)))
 
 
+@pytest.mark.parametrize(("ready", "level"), [((False, False), "failed"), ((True, False), "warning")])
+def test_dns_servers_that_do_not_answer(ready, level):
+    finding = only(cluster(dns_pods=tuple(pod(f"dns-{n}", ready=each) for n, each in enumerate(ready))))
+    assert (finding.check, finding.level) == ("DNS", level)
+    assert f"{ready.count(False)} of 2 DNS servers are not ready" in finding.what
+
+
+def test_dns_servers_that_are_well_or_unknown_are_not_spoken_of():
+    leaving = pod("dns-old", ready=False, deletionTimestamp="2026-11-30T00:00:00Z")
+    assert not bad(cluster(dns_pods=(pod("dns-1"), leaving)))
+    assert not bad(cluster(dns_pods=()))
+
+
 def test_an_image_of_ray_that_does_not_come():
     waiting = {"reason": "ErrImagePull", "message": "not found"}
     finding = only(cluster(ray_pods=(pod("w1", ready=False, waiting=waiting), pod("w2", ready=False, waiting=waiting))))
@@ -435,7 +448,7 @@ def test_an_image_of_ray_that_does_not_come():
     "change",
     [
         {"definitions": Unread("forbidden")}, {"operator_leases": Unread("forbidden")}, {"node_leases": Unread("forbidden")},
-        {"domains": Unread("forbidden")}, {"ray_pods": Unread("forbidden")}, {"installations": Unread("forbidden")},
+        {"domains": Unread("forbidden")}, {"dns_pods": Unread("forbidden")}, {"ray_pods": Unread("forbidden")}, {"installations": Unread("forbidden")},
         {"installations": (installation(reviews=Unread("forbidden")),)},
     ],
     ids=lambda change: next(iter(change)),

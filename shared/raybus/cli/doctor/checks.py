@@ -234,6 +234,10 @@ def dns(facts: Cluster) -> Iterator[Finding]:
     if isinstance(facts.domains, Unread):
         yield _unread("DNS", "the cluster's DNS domain", facts.domains)
         return
+    if isinstance(facts.dns_pods, Unread):
+        yield _unread("DNS", "the cluster's DNS servers", facts.dns_pods)
+    else:
+        yield from _dns_servers(facts.dns_pods)
     used = {_domain(each) for each in _controllers(facts)} or {names.DEFAULT_CLUSTER_DOMAIN}
     wrong = {node: domain for node, domain in facts.domains.items() if {domain.rstrip(".")} != used}
     for node, domain in wrong.items():
@@ -243,6 +247,17 @@ def dns(facts: Cluster) -> Iterator[Finding]:
         )
     if not wrong and facts.domains:
         yield Finding("DNS", "ok", f"cluster domain {', '.join(sorted(used))}, as the nodes have it")
+
+
+def _dns_servers(pods: Sequence[Json]) -> Iterator[Finding]:
+    """Without any nothing is said: they may be called otherwise, or be no pods."""
+    silent = [look.name_of(pod) for pod in pods if not look.is_ready(pod) and not look.is_over(pod)]
+    if silent:
+        level: Any = "failed" if len(silent) == len(pods) else "warning"
+        what = f"{len(silent)} of {len(pods)} DNS servers are not ready: {', '.join(silent[:SHOWN])}"
+        yield Finding(
+            "DNS", level, what, f"kubectl -n kube-system describe pod {silent[0]}; pods find no names without"
+        )
 
 
 def _domain(controller: Json) -> str:

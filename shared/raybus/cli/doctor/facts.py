@@ -105,7 +105,8 @@ class Nats:
 class Cluster:
     """All that was read. `now` is the API server's time. `installations` are Unread where not even deployments can be listed.
 
-    `definitions`: name -> installed definition, None if missing. `domains`: node -> DNS domain that its pods search.
+    `definitions`: name -> installed definition, None if missing. `domains`: node -> DNS domain that its pods search. `dns_pods`: the DNS
+    servers, where they have the usual labels.
     `expected`: whether an installation by the chart should be there.
     """
 
@@ -118,5 +119,6 @@ class Cluster:
     operator_leases: Objects = ()
     node_leases: Objects = ()
     domains: Mapping[str, str] | Unread = field(default_factory=dict)
+    dns_pods: Objects = ()
     ray_pods: Objects = ()
     nats: Nats | None = None

@@ -58,10 +58,11 @@ async def cluster(client: PageClient, namespace: str | None, *, expected: bool, 
         _installations(client, namespace) if expected else _nothing(),
         _nats(nats) if nats else _none(),
     )
-    operators, nodes, domains, ray_pods = await asyncio.gather(
+    operators, nodes, domains, dns_pods, ray_pods = await asyncio.gather(
         _objects(client, LEASE, fields=f"metadata.name={REFERENCE_LEASE}"),
         _objects(client, LEASE, "kube-node-lease"),
         _domains(client),
+        _objects(client, POD, "kube-system", selector="k8s-app=kube-dns"),
         _objects(client, POD, selector=labels.CLUSTER),
     )
     return Cluster(
@@ -74,6 +75,7 @@ async def cluster(client: PageClient, namespace: str | None, *, expected: bool, 
         operator_leases=operators,
         node_leases=nodes,
         domains=domains,
+        dns_pods=dns_pods,
         ray_pods=ray_pods,
         nats=direct,
     )
