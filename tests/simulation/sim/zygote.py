@@ -120,7 +120,10 @@ class _Branches:
 
     def _tell(self, found: dict[str, Any]) -> None:
         data = orjson.dumps({**found, "faults": [faults_of.to_json(fault) for fault in self._faults]})
-        _write_all(self._write, len(data).to_bytes(8, "big") + data)
+        try:
+            _write_all(self._write, len(data).to_bytes(8, "big") + data)
+        except BrokenPipeError:  # nobody wants to know any more
+            os._exit(0)
 
 
 def _write_all(write: int, data: bytes) -> None:
