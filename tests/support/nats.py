@@ -7,7 +7,9 @@ killed and started again on the same store.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import random
 import shutil
 import signal
 import socket
@@ -20,13 +22,18 @@ from pathlib import Path
 import pytest
 
 START_S = 60.0
+PORTS = (20_000, 32_000)
 LEAK_GRACE_S = 1.0
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port on loopback that nobody listens on, below those that the kernel gives to outgoing connections: it stays free."""
+    for _ in range(100):
+        port = random.randrange(*PORTS)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"no free port in {PORTS}")
 
 
 def binary() -> str:

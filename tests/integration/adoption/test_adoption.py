@@ -232,6 +232,7 @@ async def test_a_job_in_mid_run_ends_with_its_own_verdict(
         assert not world.made_twice(kinds.JOB, kinds.RAYCLUSTER, kinds.SERVICE)
 
 
+@pytest.mark.night
 async def test_a_job_by_http_is_not_sent_again(kubeconfig: str, tmp_path: Path) -> None:
     head = FakeHead()
     async with adopted(kubeconfig, tmp_path, "122-job-deleted-while-running", "job runs", head) as (
@@ -257,6 +258,7 @@ async def test_a_job_that_has_ended_is_not_touched(kubeconfig: str, tmp_path: Pa
         assert not await warnings(world.kube, world.namespace)
 
 
+@pytest.mark.night
 async def test_the_time_to_live_of_a_job_that_has_ended_goes_on(kubeconfig: str, tmp_path: Path) -> None:
     head = FakeHead()
     async with adopted(kubeconfig, tmp_path, "110-job-shutdown", "job succeeded", head, ended=True) as (

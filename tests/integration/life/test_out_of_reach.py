@@ -85,6 +85,7 @@ async def test_an_api_server_that_hangs(operator: Operator, server: ServerProces
     await ready(operator)
 
 
+@pytest.mark.night  # test_a_real_api_server_that_restarts is the short one
 async def test_an_api_server_that_is_gone(operator: Operator, server: ServerProcess) -> None:
     server.stop(signal.SIGKILL)
     await unready(operator, lambda said: "out of reach" in said.get("kubernetes", ""))

@@ -146,7 +146,7 @@ async def arrives(world: World, motion: Motion, told: str) -> None:
     await world.quiet_for(3)
 
 
-@pytest.mark.parametrize("service", ["cluster_ctrl", "job_ctrl", "gateway"])
+@pytest.mark.parametrize("service", ["cluster_ctrl", "gateway", pytest.param("job_ctrl", marks=pytest.mark.night)])
 async def test_one_service_is_rolled_while_the_others_work(kubeconfig: str, tmp_path: Path, service: str) -> None:
     async with playing(kubeconfig, tmp_path, *SERVICES, lease_ttl_s=LEASE_TTL_S) as (world, operator):
         await rolled(world, operator, service, None)
