@@ -16,6 +16,14 @@ class Meter(Protocol):
         """An exchange is over; `status` 0: without an answer. Of a watch it is the beginning that counts."""
         ...
 
+    def carried(self, method: str, sent: int, received: int) -> None:
+        """Sizes of an exchange's two bodies, in bytes. Watches have none."""
+        ...
+
+    def repeated(self, method: str, status: int) -> None:
+        """A request is sent once more because of this answer."""
+        ...
+
 
 class NoMeter:
     """For clients whose requests nobody counts."""
@@ -24,4 +32,10 @@ class NoMeter:
         pass
 
     def answered(self, method: str, status: int, seconds: float) -> None:
+        pass
+
+    def carried(self, method: str, sent: int, received: int) -> None:
+        pass
+
+    def repeated(self, method: str, status: int) -> None:
         pass

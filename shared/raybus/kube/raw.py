@@ -162,6 +162,7 @@ class RawClient:
         used = self._config
         found = await self._exchange(method, path, query, data, content_type)
         if found[0] == 401 and await self._refresh(used):
+            self._meter.repeated(method, 401)
             found = await self._exchange(method, path, query, data, content_type)
         return found
 
@@ -176,6 +177,7 @@ class RawClient:
             ) as response:
                 answer = await response.read()
                 status = response.status
+                self._meter.carried(method, len(data or b""), len(answer))
                 return status, answer, response.headers.get("Retry-After")
         finally:
             self._meter.answered(method, status, clock() - began)
@@ -261,6 +263,7 @@ class RawClient:
                     status = response.status
                     self._meter.answered("GET", status, clock() - began)
                     if response.status == 401 and attempt == 1 and await self._refresh(used):
+                        self._meter.repeated("GET", 401)
                         continue
                     self.reach.answered(response.status, f"GET {path}", since=began, now=clock())
                     if response.status >= 300:

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PASS_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SIZE_BUCKETS = (64, 256, 512, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216)
 
 # Otherwise each counter and histogram shows a second series: when it was made. The library gives this function no types.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -91,6 +92,13 @@ class ServiceMetrics:
         self, name: str, text: str, labels: tuple[str, ...] = (), *, buckets: tuple[float, ...] = PASS_BUCKETS_S
     ) -> Histogram:
         """A histogram of times, in seconds."""
+        return self._histogram(name, text, labels, buckets)
+
+    def sizes(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Histogram:
+        """A histogram of sizes, in bytes."""
+        return self._histogram(name, text, labels, SIZE_BUCKETS)
+
+    def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         self.described.append(Described(name, "histogram", labels, text))
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 

@@ -35,9 +35,21 @@ class KubeRequests:
             ("verb", "host"),
             buckets=KUBE_BUCKETS_S,
         )
+        self._sent = metrics.sizes(
+            "rest_client_request_size_bytes", "Bodies of requests to the API server.", ("verb", "host")
+        )
+        self._received = metrics.sizes(
+            "rest_client_response_size_bytes", "Bodies of its answers, watches excepted.", ("verb", "host")
+        )
+        self._repeated = metrics.counter(
+            "rest_client_request_retries",
+            "Requests sent once more, by the status that was the reason.",
+            ("code", "verb", "host"),
+        )
         self._counter: dict[tuple[str, int], Counter] = {}
         self._timer: dict[str, Histogram] = {}
         self._waiter: dict[str, Histogram] = {}
+        self._sizes: dict[str, tuple[Histogram, Histogram]] = {}
 
     def waited(self, method: str, seconds: float) -> None:
         waiter = self._waiter.get(method)
@@ -53,6 +65,17 @@ class KubeRequests:
             self._timer[method] = self._seconds.labels(method, self._host)
         counter.inc()
         self._timer[method].observe(seconds)
+
+    def carried(self, method: str, sent: int, received: int) -> None:
+        sizes = self._sizes.get(method)
+        if sizes is None:
+            labels = method, self._host
+            sizes = self._sizes[method] = (self._sent.labels(*labels), self._received.labels(*labels))
+        sizes[0].observe(sent)
+        sizes[1].observe(received)
+
+    def repeated(self, method: str, status: int) -> None:
+        self._repeated.labels(str(status), method, self._host).inc()
 
 
 class RayRequests:

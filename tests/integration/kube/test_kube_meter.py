@@ -24,6 +24,8 @@ class Told:
         self.answers: list[tuple[str, int]] = []
         self.seconds: list[float] = []
         self.waits: list[float] = []
+        self.bodies: list[tuple[str, int, int]] = []
+        self.again: list[tuple[str, int]] = []
 
     def waited(self, method: str, seconds: float) -> None:
         self.waits.append(seconds)
@@ -31,6 +33,12 @@ class Told:
     def answered(self, method: str, status: int, seconds: float) -> None:
         self.answers.append((method, status))
         self.seconds.append(seconds)
+
+    def carried(self, method: str, sent: int, received: int) -> None:
+        self.bodies.append((method, sent, received))
+
+    def repeated(self, method: str, status: int) -> None:
+        self.again.append((method, status))
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
@@ -65,6 +73,19 @@ class TestKube:
         assert told.answers == [("GET", 200), ("POST", 201), ("PATCH", 409), ("DELETE", 404), ("GET", 503)]
         assert 0.1 <= told.seconds[0] < 5
         assert len(told.waits) == 5
+        assert told.bodies == [("GET", 0, 2), ("POST", 2, 2), ("PATCH", 2, 2), ("DELETE", 2, 2), ("GET", 2, 2)]
+        assert told.again == []
+
+    async def test_what_is_sent_once_more_with_new_credentials_is_counted(self, address: str) -> None:
+        told = Told()
+        server = f"http://{address}"
+        newer = KubeConfig(server=server, authorization="Bearer newer")
+        config = KubeConfig(server=server, authorization="Bearer old", refresh=lambda: newer)
+        async with KubeClient(config, meter=told) as client:
+            with pytest.raises(KubeError):
+                await client.request("PATCH", "/status/401", body={})
+        assert told.answers == [("PATCH", 401), ("PATCH", 401)]
+        assert told.again == [("PATCH", 401)]
 
     async def test_silence_has_no_status(self, address: str) -> None:
         told = Told()
@@ -75,6 +96,7 @@ class TestKube:
             with pytest.raises(NoAnswer):
                 await client.request("POST", "/", body={})
         assert told.answers == [("GET", 0), ("POST", 0)]
+        assert told.bodies == []
 
     async def test_a_stream_counts_once_when_it_is_accepted_refused_or_not_answered(self, address: str) -> None:
         told = Told()
@@ -90,6 +112,7 @@ class TestKube:
                 async with client.open_stream("/watch"):
                     pass
         assert told.answers == [("GET", 200), ("GET", 403), ("GET", 0)]
+        assert told.bodies == []
 
 
 class TestRay:

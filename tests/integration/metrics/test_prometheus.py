@@ -162,6 +162,8 @@ class TestBackbone:
             'sum(rest_client_requests_total{job="cluster_ctrl",method="POST",code="201"})',
             'sum(rest_client_request_duration_seconds_count{job="job_ctrl",verb="PATCH"})',
             'sum(rest_client_rate_limiter_duration_seconds_count{job="job_ctrl",verb="POST"})',
+            'sum(rest_client_request_size_bytes_sum{job="job_ctrl",verb="PATCH"})',
+            'sum(rest_client_response_size_bytes_sum{job="gateway",verb="GET"})',
             'sum(raybus_ray_requests_total{method="GET",code="200"})',
             'sum(raybus_gateway_published_total{controller="rayjob",operation="PUT"})',
             "sum(raybus_gateway_publish_seconds_count)",

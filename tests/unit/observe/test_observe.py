@@ -164,6 +164,8 @@ class TestMetrics:
         requests.waited("GET", 0.3)
         requests.answered("GET", 200, 0.02)
         requests.answered("POST", 0, 40.0)
+        requests.carried("GET", 0, 70)
+        requests.repeated("GET", 401)
 
         lines = set(metrics.render().decode().splitlines())
         assert lines >= {
@@ -173,6 +175,10 @@ class TestMetrics:
             'rest_client_request_duration_seconds_bucket{host="10.0.0.1:443",le="30.0",verb="POST"} 0.0',
             'rest_client_request_duration_seconds_count{host="10.0.0.1:443",verb="POST"} 1.0',
             'rest_client_rate_limiter_duration_seconds_bucket{host="10.0.0.1:443",le="0.5",verb="GET"} 1.0',
+            'rest_client_request_size_bytes_sum{host="10.0.0.1:443",verb="GET"} 0.0',
+            'rest_client_response_size_bytes_bucket{host="10.0.0.1:443",le="64.0",verb="GET"} 0.0',
+            'rest_client_response_size_bytes_bucket{host="10.0.0.1:443",le="256.0",verb="GET"} 1.0',
+            'rest_client_request_retries_total{code="401",host="10.0.0.1:443",verb="GET"} 1.0',
         }
 
     def test_requests_to_ray(self) -> None:
