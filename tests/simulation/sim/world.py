@@ -139,6 +139,7 @@ class World:
             await self.for_ever()
         finally:
             self.hanging[process] -= 1
+            self.last_change = self.loop.now  # what follows from it is still to come
 
     def hangs(self) -> bool:
         """Whether somebody still waits for an answer that will never come."""

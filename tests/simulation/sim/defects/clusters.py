@@ -20,7 +20,7 @@ def delete_without_uid() -> None:
     kube_verbs.KubeVerbs._delete = delete
 
 
-@defect("no-fresh-read", "C4 X8")
+@defect("no-fresh-read", "C1 C3 C4 X8")
 def no_fresh_read() -> None:
     """Destructive plans are not confirmed by a fresh read."""
     outcomes.needs_fresh_read = lambda _plan, *, takeover: ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,5 @@ def apply(name: str) -> None:
     ALL[name].plant()
 
 
-def _load() -> None:
-    from simulation.sim.defects import clusters  # noqa: F401 - registers its defects
-
-
-_load()
+for _module in ("clusters", "jobs", "news"):
+    import_module(f"simulation.sim.defects.{_module}")
