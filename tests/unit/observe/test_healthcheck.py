@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiohttp import web
 
 from raybus.observe.health import HealthServer
 from raybus.observe.healthcheck import ask, target
@@ -49,6 +50,17 @@ async def test_a_service_that_answers_is_healthy() -> None:
         assert await asyncio.to_thread(ask, "127.0.0.1", server.port) == ""
     finally:
         await server.stop()
+
+
+async def test_whoever_answers_otherwise_is_not() -> None:
+    runner = web.AppRunner(web.Application(), access_log=None)  # it has no /healthz
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    try:
+        assert await asyncio.to_thread(ask, "127.0.0.1", port) == f"/healthz at 127.0.0.1:{port} answers 404"
+    finally:
+        await runner.cleanup()
 
 
 def test_nobody_there_is_told_with_the_address() -> None:

@@ -50,6 +50,7 @@ def test_why_a_server_needs_another_certificate(certificate: Certificate | None,
 def test_keys_that_exist_are_kept_and_what_is_derived_follows() -> None:
     found = {"seed": b"old", "ca.crt": b"before", "note": b"of somebody"}
     assert plan.changes(found, {"ca.crt": b"now"}) == {"ca.crt": b"now"}
+    assert plan.changes(found, {"ca.crt": b"before"}) == {}, "what is as it should be is not written"
     assert not plan.needs_seed(found)
     assert plan.needs_seed({"ca.crt": b"now"})
     assert plan.unusable_ca({"ca.crt": b"x"})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raybus.bus.memory import MemoryBus
-from raybus.observe.health import Checks, results
+from raybus.kube.reach import Reach
+from raybus.observe.health import Check, Checks, results
 from raybus.observe.metrics import ControllerMetrics
 from raybus.runtime import readiness
 from raybus.runtime.controller import Controller
@@ -97,3 +98,16 @@ async def test_more_due_trees_than_the_limit(bench: Bench) -> None:
         bench.controller.on_change(key_of(name), "seen")
 
     assert bench.wrong() == {"queue": "2 due, more than 1"}
+
+
+def test_an_api_server_out_of_reach_is_named_with_what_became_of_the_last_request() -> None:
+    reach, metrics = Reach(), ControllerMetrics("raycluster")
+    readiness.watch_kubernetes(metrics, reach)
+    assert readiness.kubernetes(reach, "https://k:6443") == Check(ok=True)
+    assert b"raybus_kubernetes_reachable 1.0" in metrics.render()
+
+    reach.failed("GET /livez: no answer in 5 s", since=0.0, now=5.0)
+
+    said = readiness.kubernetes(reach, "https://k:6443")
+    assert said == Check(ok=False, detail="https://k:6443 is out of reach: GET /livez: no answer in 5 s")
+    assert b"raybus_kubernetes_reachable 0.0" in metrics.render()
