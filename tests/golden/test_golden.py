@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-import importlib.util
 import json
 import os
 import socket
@@ -22,6 +21,7 @@ import yaml
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
 from support.kube import REALKUBE, ROOT, install_crds
+from support.scripts import module
 
 pytestmark = [pytest.mark.realkube, pytest.mark.timeout(900)]
 
@@ -100,7 +100,7 @@ def test_case(played, case):
     differences = [
         f"{path}: {text}"
         for after in expected
-        for path, text in _compare().differences(expected[after], actual[after], after)
+        for path, text in module(GOLDEN / "compare.py").differences(expected[after], actual[after], after)
         if not _allowed(path)
     ]
     assert differences == []
@@ -108,13 +108,6 @@ def test_case(played, case):
 
 def _snapshots(folder):
     return {snapshot["after"]: snapshot for snapshot in json.loads((folder / "expected.json").read_text())}
-
-
-def _compare():
-    spec = importlib.util.spec_from_file_location("golden_compare", GOLDEN / "compare.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _allowed(path):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,16 +29,6 @@ def helm(major: int = 4) -> str:
         pytest.skip(found.stderr.strip().splitlines()[-1])
     assert found.returncode == 0, found.stderr
     return found.stdout.strip()
-
-
-def module(path: Path) -> ModuleType:
-    """A script of the repository that is in no package."""
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found is not None
-    assert found.loader is not None
-    loaded = importlib.util.module_from_spec(found)
-    found.loader.exec_module(loaded)
-    return loaded
 
 
 def run(arguments: Sequence[str | Path], major: int = 4) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,6 @@ from support.chart import (
     environment,
     helm,
     manifests,
-    module,
     one,
     rendered,
     run,
@@ -26,6 +25,7 @@ from support.chart import (
     template,
 )
 from support.podsecurity import complaints, pod_of
+from support.scripts import module
 
 plain = module(CHART.parents[1] / "manifests.py")
 SETTINGS: dict[str, type[ServiceSettings]] = {

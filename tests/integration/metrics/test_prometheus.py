@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from raybus.observe.metrics import Described
 from support.chaos import World, cluster, group, job, playing
 from support.operators import Operator
 from support.prometheus import ROOT, Prometheus, promtool
+from support.scripts import module
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
@@ -26,12 +26,8 @@ OURS = '{__name__=~"(raybus|rest_client|process)_.*"}'
 
 
 def described() -> dict[str, Described]:
-    found = importlib.util.spec_from_file_location("docs_generate_for_prometheus", ROOT / "docs" / "generate.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return {each.name: each for section in module.described().values() for each in section}
+    sections = module(ROOT / "docs" / "generate.py").described().values()
+    return {each.name: each for section in sections for each in section}
 
 
 @dataclass

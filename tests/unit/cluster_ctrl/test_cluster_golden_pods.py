@@ -5,13 +5,13 @@ tests/golden, without an API server. What an API server adds to a pod is taken o
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
 from support.clusters import Kubernetes
+from support.scripts import module
 
 GOLDEN = Path(__file__).resolve().parents[3].parent / "shared" / "golden"
 CASES = ("001-head-only", "019-overwrite-command", "021-sidecars-and-init", "029-longest-name", "043-clamped-replicas",
@@ -28,10 +28,7 @@ DEFAULTS = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "ser
 def compare():
     if not GOLDEN.exists():
         pytest.skip("needs ../shared/golden, the outputs of the reference operator, beside the repository")
-    spec = importlib.util.spec_from_file_location("golden_compare", GOLDEN / "compare.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module(GOLDEN / "compare.py")
 
 
 def _snapshots(case):

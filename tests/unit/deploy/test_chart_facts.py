@@ -20,7 +20,7 @@ from raybus.runtime.settings import ControllerSettings, ServiceSettings
 from raybus_cluster_ctrl.settings import ClusterCtrlSettings
 from raybus_gateway.settings import GatewaySettings
 from raybus_job_ctrl.settings import JobCtrlSettings
-from support.chart import module
+from support.scripts import module
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy" / "helm" / "raybus"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ import yaml
 
 from raybus.observe.metrics import Described
 from support import promql
+from support.scripts import module
 
 ROOT = Path(__file__).resolve().parents[3]
 ALERTS = ROOT / "deploy" / "alerts"
@@ -28,17 +27,8 @@ OF_OBJECTS = {"name", "namespace", "uid"}
 """Labels that grow with the number of objects."""
 
 
-def module(name: str, path: Path) -> ModuleType:
-    found = importlib.util.spec_from_file_location(name, path)
-    assert found is not None
-    assert found.loader is not None
-    made = importlib.util.module_from_spec(found)
-    found.loader.exec_module(made)
-    return made
-
-
-docs = module("docs_generate_for_monitoring", ROOT / "docs" / "generate.py")
-deploy = module("deploy_generate_for_monitoring", ROOT / "deploy" / "generate.py")
+docs = module(ROOT / "docs" / "generate.py")
+deploy = module(ROOT / "deploy" / "generate.py")
 
 DESCRIBED: tuple[Described, ...] = tuple(each for found in docs.described().values() for each in found)
 LABELS: dict[str, set[str]] = {"up": set()}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,20 +15,12 @@ from raybus.decide.actions import Action
 from raybus.decide.rights import Right, Scope
 from raybus.domain import kinds
 from raybus_cluster_ctrl.build.access import AUTOSCALER_RULES
+from support.scripts import module
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _generator() -> ModuleType:
-    found = importlib.util.spec_from_file_location("deploy_generate", ROOT / "deploy" / "generate.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-generate = _generator()
+generate = module(ROOT / "deploy" / "generate.py")
 RIGHTS = sorted((generate.FOLDER / "rights").glob("*.yaml"))
 READS = {"get", "list", "watch"}
 

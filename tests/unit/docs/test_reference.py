@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from support.scripts import module
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "docs" / "reference"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def _generator() -> ModuleType:
-    found = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 def _texts() -> list[Path]:
@@ -36,7 +27,7 @@ def _texts() -> list[Path]:
     return [path for name in listed.stdout.splitlines() if (path := ROOT / name).exists()]
 
 
-generate = _generator()
+generate = module(ROOT / "docs" / "generate.py")
 
 
 PAGES = (
