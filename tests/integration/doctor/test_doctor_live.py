@@ -183,7 +183,7 @@ async def test_a_missing_definition_fails(realkube: RealKube, client: KubeClient
     finally:
         await put_back(client, definition)
     assert code == 1
-    assert f"{name} is missing" in [each["what"] for each in found["definitions"]]
+    assert f"missing: {name}" in [each["what"] for each in found["definitions"]]
 
 
 async def test_who_may_read_nothing_gets_warnings(
