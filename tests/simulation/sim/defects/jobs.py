@@ -7,34 +7,32 @@ from dataclasses import replace
 from raybus.decide.actions import StopRayJob
 from raybus.decide.outcome import Outcome, Result
 from raybus_job_ctrl import act, probe
-from raybus_job_ctrl.decide import deletion, status, verdict
-from raybus_job_ctrl.decide.states import new, running
+from raybus_job_ctrl.decide import deletion, pipeline, status, verdict
+from raybus_job_ctrl.decide.states import STATES, running
 from raybus_job_ctrl.decide.table import Deployment, JobState
 from simulation.sim.defects.registry import defect
 
 
-@defect("resubmit-to-another-head", "J1", "job-http", groups="EFGD")
-def resubmit_to_another_head() -> None:
-    """A head that does not know the job is given it, whichever head it is."""
-    original = running._submission
+@defect("resubmit-on-time-out", "J1", "job-http", groups="F")
+def resubmit_on_time_out() -> None:
+    """A submission that nobody answered for is sent once more, under another id."""
+    original = act.RayActions.submit
 
-    def submission(world):
-        return original(replace(world, known_session="", status={**world.status, "jobStatus": ""}))
+    async def submit(self, action):
+        outcome = await original(self, action)
+        if outcome.result is Result.AMBIGUOUS:
+            again = f"{action.submission_id}-2"
+            request = {**action.request, "submission_id": again}
+            return await original(self, replace(action, submission_id=again, request=request))
+        return outcome
 
-    running._submission = submission
-    verdict.another_head = lambda _world: False
+    act.RayActions.submit = submit
 
 
-@defect("cluster-before-its-name", "J2 J3", "job-http")
+@defect("cluster-before-its-name", "J2", "job-http")
 def cluster_before_its_name() -> None:
-    """The state moves on before names are stored: the first status write is left out of the way."""
-    original = new.move
-
-    def move(world, outcomes, policy, now):
-        found = original(world, outcomes, policy, now)
-        return replace(found, status={key: value for key, value in found.status.items() if key != "jobId"})
-
-    new.move = move
+    """The state moves on before all names are stored."""
+    _moves_from_new(lambda status: {key: value for key, value in status.items() if key != "jobId"})
 
 
 @defect("silence-is-success", "J4", "job-http", groups="FGED")
@@ -66,14 +64,8 @@ def finalizer_for_ever() -> None:
 @defect("running-at-once", "J3", "job-http")
 def running_at_once() -> None:
     """A new RayJob is called Running before anything is made."""
-    original = new.move
-
-    def move(world, outcomes, policy, now):
-        found = original(world, outcomes, policy, now)
-        state = found.status.get("jobDeploymentStatus")
-        return replace(found, status={**found.status, "jobDeploymentStatus": Deployment.RUNNING}) if state else found
-
-    new.move = move
+    pipeline.allowed = lambda _before, _after: True
+    _moves_from_new(lambda status: {**status, "jobDeploymentStatus": Deployment.RUNNING} if status else status)
 
 
 @defect("old-record-is-believed", "J4 J1 X2", "job-http", groups="FGE")
@@ -92,3 +84,14 @@ def old_record_is_believed() -> None:
 def never_asks_again() -> None:
     """Ray is not watched while the job runs."""
     running._probes = lambda _world, _policy, _now: ((), None)
+
+
+def _moves_from_new(change):
+    """The status that follows on a new RayJob is another one."""
+    original = STATES[Deployment.NEW]
+
+    def move(world, outcomes, policy, now):
+        found = original.move(world, outcomes, policy, now)
+        return replace(found, status=change(found.status)) if found.status.get("jobDeploymentStatus") else found
+
+    STATES[Deployment.NEW] = original._replace(move=move)

@@ -42,9 +42,10 @@ class OneSubmission(Watcher):
         same = [each for each in world.dashboards.submissions if each.name == submission.name]
         if len({each.session for each in same}) != len(same):
             raise Violation("J1", f"job {submission.name} began twice on {submission.session}")
-        if len(same) > 1 and all(each.who.startswith("job-ctrl") for each in same):
-            sessions = ", ".join(each.session for each in same)
-            raise Violation("J1", f"job {submission.name} was sent by Raybus to {sessions}")
+        of_cluster = [each for each in world.dashboards.submissions if each.cluster == submission.cluster]
+        if len(of_cluster) > 1 and submission.who.startswith("job-ctrl"):
+            jobs = ", ".join(f"{each.name} on {each.session}" for each in of_cluster)
+            raise Violation("J1", f"Raybus sent more than one job to cluster {submission.cluster}: {jobs}")
 
 
 class NamesFirst(Watcher):
