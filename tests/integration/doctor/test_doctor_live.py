@@ -20,7 +20,7 @@ from raybus.domain import kinds
 from raybus.domain.kinds import Kind
 from raybus.kube.client import KubeClient
 from raybus.kube.config import load
-from raybus.kube.errors import AlreadyExists
+from raybus.kube.errors import AlreadyExists, NotFound
 from support.kube import ROOT, RealKube, fresh_namespace, install_crds
 
 pytestmark = [pytest.mark.realkube]
@@ -113,6 +113,17 @@ async def until_served(client: KubeClient, name: str) -> None:
     raise AssertionError(f"{name} is not served after 10 s")
 
 
+async def until_gone(client: KubeClient, name: str) -> None:
+    """Its objects go first, which takes a moment."""
+    for _ in range(300):
+        try:
+            await client.get(kinds.CRD, None, name)
+        except NotFound:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{name} does not go within 30 s")
+
+
 async def put_back(client: KubeClient, definition: dict[str, Any]) -> None:
     """Once the deleted one is gone for good."""
     meta = {"name": definition["metadata"]["name"]}
@@ -179,6 +190,7 @@ async def test_a_missing_definition_fails(realkube: RealKube, client: KubeClient
     definition = await client.get(kinds.CRD, None, name)
     await client.delete(kinds.CRD, None, name)
     try:
+        await until_gone(client, name)
         code, found = await doctor(realkube.kubeconfig, "-n", system)
     finally:
         await put_back(client, definition)

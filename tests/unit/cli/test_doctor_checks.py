@@ -176,6 +176,7 @@ def of_v1(definition: dict[str, Any]) -> dict[str, Any]:
     ("change", "level", "words"),
     [
         (lambda found: found.update(status={}), "failed", "not served"),
+        (lambda found: found["metadata"].update(deletionTimestamp="2026-11-30T00:00:00Z"), "failed", "is being deleted"),
         (lambda found: of_v1(found).update(served=False), "failed", "does not serve version v1"),
         (lambda found: found["spec"].update(versions=found["spec"]["versions"][1:]), "failed", "does not serve"),
         (lambda found: of_v1(found).pop("subresources"), "failed", "no status subresource"),

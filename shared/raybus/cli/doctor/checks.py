@@ -78,6 +78,9 @@ REPLACE = "raybus crds | kubectl apply --server-side --force-conflicts -f -"
 
 
 def _definition(name: str, installed: Json, wanted: Json) -> Finding | None:
+    if "deletionTimestamp" in installed["metadata"]:
+        what = f"{name} is being deleted, and all objects of its kind with it"
+        return Finding("definitions", "failed", what, f"when it is gone: {INSTALL}")
     if (look.condition(installed, "Established") or {}).get("status") != "True":
         return Finding("definitions", "failed", f"{name} is not served (yet)", f"kubectl describe crd {name}")
     found = _version(installed, "v1")
