@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from raybus.bus import leases, trees
+from raybus.bus import trees
 from raybus.bus.envelope import Op
-from raybus.runtime import controller, executor, kube_verbs, passes, queue
+from raybus.runtime import controller, executor, outcomes, queue
 from raybus_gateway import catalog
 from simulation.sim.defects.registry import defect
 
@@ -27,29 +27,10 @@ def no_retry() -> None:
     controller.Controller._back_off = lambda _self, _key, _now, _wait: None
 
 
-@defect("stale-lease", "C3 C4 X8 C1 C2", groups="DE")
-def stale_lease() -> None:
-    """A replica believes in its leases for ever."""
-    leases.Leases.mine = lambda self, part: part in self._owned
-    passes.PassRunner._check_lease = lambda _self, _key: None
-
-
-@defect("lost-answer-is-failure", "C3 X8 X2", groups="A")
-def lost_answer_is_failure() -> None:
-    """After a creation that nobody answered for nobody looks, and the next one gets another name."""
-    from raybus_cluster_ctrl.decide import workers
-    from raybus_cluster_ctrl.decide.workers import names
-
-    counter = iter(range(10_000))
-    original = names.child_name
-    workers.names = type("Names", (), {"Place": names.Place, "child_name": staticmethod(
-        lambda prefix, place, _salt, taken: original(prefix, place, str(next(counter)), taken)
-    )})  # fmt: skip
-
-    async def existing(_self, _action, outcome):
-        return outcome
-
-    kube_verbs.KubeVerbs._existing = existing
+@defect("act-twice-on-take-over", "C1 C2 C3 X8", groups="CDEG")
+def act_twice_on_take_over() -> None:
+    """Who takes over trusts its mirror at once, also for what is to be made."""
+    outcomes.needs_fresh_read = lambda plan, *, takeover: plan.confirm
 
 
 @defect("tombstones-ignored", "X2", groups="ABCDEFGHI")
