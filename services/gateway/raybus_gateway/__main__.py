@@ -30,8 +30,8 @@ async def serve(settings: GatewaySettings, stop: Stop) -> None:
     async with AsyncExitStack() as stack:
         health = await stack.enter_async_context(Health(metrics, settings))
         log.info("starting", version=metadata.version("raybus"), health_port=health.port)
-        health.waits_for("NATS")
-        bus = await stop.unless(stack.enter_async_context(connections.nats(settings, "gateway")))
+        connection = connections.nats(settings, "gateway", health.waits_for)
+        bus = await stop.unless(stack.enter_async_context(connection))
         health.waits_for("the API server")
         kube, _ = await stop.unless(stack.enter_async_context(connections.kube(settings, "gateway", metrics)))
         health.waits_for("its streams")

@@ -23,7 +23,7 @@ from nats.aio.subscription import Subscription
 
 from raybus.bus import api
 from raybus.bus.follow import NatsFollower
-from raybus.bus.refusals import Refusals, unreachable
+from raybus.bus.refusals import Refusals, refused, unreachable
 from raybus.bus.transport import (
     BodyTooLarge,
     BusStats,
@@ -46,6 +46,7 @@ from raybus.bus.transport import (
 log = structlog.get_logger(__name__)
 
 _RECONNECT_WAIT_S = 0.1
+_REFUSED_WAIT_S = 2.0  # what a server refuses, it refuses again until somebody changes something
 _PING_S = 15
 _MISSED_PINGS = 2
 _CLOSE_S = 5.0
@@ -104,6 +105,11 @@ class NatsBus:
     @property
     def max_payload(self) -> int:
         return self._client.max_payload
+
+    @property
+    def trouble(self) -> str:
+        """While there is no connection: why the last attempt failed, and what to do; empty before that."""
+        return unreachable(self._urls, self._trouble) if self._trouble and not self.connected else ""
 
     @property
     def refusal(self) -> str:
@@ -178,6 +184,8 @@ class NatsBus:
             log.debug("nats_connect_failed", error=str(error))
         else:
             log.warning("nats_error", error=str(error) or repr(error))
+        if refused(error):
+            await asyncio.sleep(_REFUSED_WAIT_S)  # the library tries again when this returns
 
     async def _disconnected(self) -> None:
         if self._closing:  # as it was asked to be; no news to anybody

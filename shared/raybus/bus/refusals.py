@@ -72,12 +72,18 @@ class Refusals:
         return NotAllowed(self.text(f"publish to {subject}"))
 
 
+def refused(trouble: Exception) -> bool:
+    """Whether a server is there, and either side does not accept the other."""
+    known = nats.errors.AuthorizationError | ssl.SSLCertVerificationError
+    return isinstance(trouble, known) or "authorization violation" in str(trouble).lower()
+
+
 def unreachable(urls: Sequence[str], trouble: Exception | None) -> str:
     """Why there is no connection, and what to do."""
     where = f"NATS at {', '.join(urls)}"
     if isinstance(trouble, ssl.SSLCertVerificationError):
         return f"{where} shows a certificate that is not trusted ({trouble.verify_message}): give the CA of the servers, and a name that the certificate holds"
-    if isinstance(trouble, nats.errors.AuthorizationError) or "authorization violation" in str(trouble).lower():
+    if trouble is not None and refused(trouble):
         return f"{where} does not know this user or its key: give the credentials that the servers are configured with, or restart the servers so that they read the present ones"
     if isinstance(trouble, ssl.SSLError | nats.errors.SecureConnRequiredError | nats.errors.SecureConnWantedError):
         return f"{where}: TLS failed ({trouble}): is it tls:// on both sides?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,8 +32,12 @@ class StartError(Exception):
     """The service cannot start; the text says what is missing and what to do."""
 
 
+Waits = Callable[[str, Callable[[], str]], None]
+"""Is told what is waited for, and of what to ask why it is not there yet."""
+
+
 @asynccontextmanager
-async def nats(settings: ServiceSettings, name: str) -> AsyncIterator[NatsBus]:
+async def nats(settings: ServiceSettings, name: str, waits: Waits | None = None) -> AsyncIterator[NatsBus]:
     """A connection to NATS. Raises StartError if no server answers within --nats-wait-s."""
     try:
         tls = ssl.create_default_context(cafile=settings.nats_ca_file) if settings.nats_ca_file else None
@@ -47,6 +51,8 @@ async def nats(settings: ServiceSettings, name: str) -> AsyncIterator[NatsBus]:
         nkeys_seed_text=_seed(settings.nats_nkey_file),
         credentials=_there("--nats-credentials-file", settings.nats_credentials_file),
     )
+    if waits:
+        waits("NATS", lambda: bus.trouble)
     try:
         try:
             await bus.connect(settings.nats_wait_s)

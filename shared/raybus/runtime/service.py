@@ -98,9 +98,14 @@ class Health:
     def port(self) -> int:
         return self._server.port
 
-    def waits_for(self, what: str) -> None:
-        """What must come before the service can start; shown until `is_ready`."""
-        self._checks["started"] = lambda: Check(ok=False, detail=f"waiting for {what}")
+    def waits_for(self, what: str, why: Callable[[], str] = str) -> None:
+        """What must come before the service can start, and why it is not there yet; shown until `is_ready`."""
+
+        def check() -> Check:
+            reason = why()
+            return Check(ok=False, detail=f"waiting for {what}{f': {reason}' if reason else ''}")
+
+        self._checks["started"] = check
 
     def is_ready(self, checks: Checks) -> None:
         self._checks.clear()
@@ -125,8 +130,8 @@ async def serve(
     async with AsyncExitStack() as stack:
         health = await stack.enter_async_context(Health(metrics, settings))
         log.info("starting", version=metadata.version("raybus"), health_port=health.port)
-        health.waits_for("NATS")
-        bus = await stop.unless(stack.enter_async_context(connections.nats(settings, spec.name)))
+        connection = connections.nats(settings, spec.name, health.waits_for)
+        bus = await stop.unless(stack.enter_async_context(connection))
         health.waits_for("the API server")
         kube, uid = await stop.unless(stack.enter_async_context(connections.kube(settings, spec.name, metrics)))
         looking = neighbours.refuse_beside_another(

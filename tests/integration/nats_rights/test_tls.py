@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from raybus.bus import permissions
 from raybus.runtime import connections
@@ -64,6 +66,20 @@ async def test_a_key_that_the_server_does_not_know_is_told(secured, tmp_path: Pa
 
     with pytest.raises(StartError, match="does not know this user or its key"):
         await connect(given)
+
+
+async def test_who_is_refused_says_why_it_waits_and_does_not_hammer(secured, tmp_path: Path) -> None:
+    given = settings(tmp_path, secured.keys, secured.server.url, seed=Keys("localhost").seeds["gateway"])
+    waited: list[tuple[str, Callable[[], str]]] = []
+
+    with structlog.testing.capture_logs() as lines, pytest.raises(StartError):
+        async with connections.nats(given, "gateway", lambda what, why: waited.append((what, why))):
+            pass
+
+    ((what, why),) = waited
+    assert what == "NATS"
+    assert "does not know this user or its key" in why()
+    assert 1 <= sum(line["event"] == "nats_error" for line in lines) <= 2
 
 
 @pytest.mark.parametrize("content", [b"", b"not a word of it", b"SUAAAA"])

@@ -8,7 +8,7 @@ import ssl
 import nats.errors
 import pytest
 
-from raybus.bus.refusals import Refusals, unreachable
+from raybus.bus.refusals import Refusals, refused, unreachable
 from raybus.bus.transport import NotAllowed
 
 URLS = ["tls://nats:4222"]
@@ -76,3 +76,18 @@ def _untrusted() -> ssl.SSLCertVerificationError:
 )
 def test_why_there_is_no_connection(trouble: Exception | None, said: str) -> None:
     assert said in unreachable(URLS, trouble)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [
+        (nats.errors.AuthorizationError(), True),
+        (nats.errors.Error("nats: 'Authorization Violation'"), True),
+        (_untrusted(), True),
+        (ConnectionRefusedError(), False),
+        (nats.errors.UnexpectedEOF(), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_refusal_is_not_a_server_that_is_away(trouble: Exception, expected: bool) -> None:
+    assert refused(trouble) is expected
