@@ -16,7 +16,7 @@ EXIT_CODES: Mapping[int, str] = {
     EXIT_USAGE: "a file, a flag or an object is not valid",
     EXIT_JOB_STOPPED: "the job was STOPPED",
     EXIT_ENVIRONMENT: "this machine or the cluster does not allow it: something is missing, does not answer or is not ready",
-    EXIT_INTERRUPTED: "interrupted with Ctrl-C",
+    EXIT_INTERRUPTED: "interrupted with Ctrl-C, or by SIGTERM",
 }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
 import typer
 
@@ -12,12 +13,13 @@ from raybus.api.installed import Mode
 from raybus.bus.clock import SYSTEM
 from raybus.bus.streams import DEFAULT_HISTORY_BYTES, DEFAULT_PARTITIONS, Wanted
 from raybus.cli import console
-from raybus.cli.errors import EXIT_ENVIRONMENT, UserError
+from raybus.cli.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, UserError
 from raybus.kube import config
 from raybus.kube.client import KubeClient
 from raybus.kube.errors import Forbidden
 from raybus.observe.logging import configure
 from raybus.runtime import definitions
+from raybus.runtime.lifecycle import Stop, StoppedError
 from raybus.runtime.provision.run import Nats, provision
 from raybus.runtime.provision.secrets import Place, ProvisionError
 
@@ -123,7 +125,7 @@ def command(
     names = tuple(filter(None, (name.strip() for name in server_names.split(","))))
     wanted = Wanted(partitions=partitions, generation=generation, replicas=stream_replicas, history_bytes=history_bytes)
 
-    async def work() -> int:
+    async def work() -> None:
         configure(service="provision", log_format="console", level="warning")
         loaded = await asyncio.to_thread(_config, kubeconfig)
         place = Place(namespace=namespace or loaded.namespace, prefix=prefix, server_names=names, owner=owner)
@@ -133,9 +135,18 @@ def command(
             failed = [each for each in await asyncio.gather(*parts, return_exceptions=True) if each is not None]
         if failed:
             raise failed[0]
-        return 0
 
-    console.run(work())
+    console.run(_unless_told_to_stop(work()))
+
+
+async def _unless_told_to_stop(work: Coroutine[Any, Any, None]) -> int:
+    """The first process of a container is not ended by SIGTERM unless it wants to be: its pod would stay for half a minute."""
+    with Stop() as stop:
+        try:
+            await stop.unless(work)
+        except StoppedError:
+            return EXIT_INTERRUPTED
+    return 0
 
 
 async def _keys_and_streams(kube: KubeClient, place: Place, nats: Nats, wanted: Wanted) -> None:
