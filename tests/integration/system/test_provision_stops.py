@@ -26,11 +26,13 @@ async def test_it_ends_at_the_first_signal_while_the_api_server_is_silent(tmp_pa
     words = ["provision", "--kubeconfig", str(kubeconfig), "--namespace", "n", "--server-names", "nats"]
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "raybus.cli.main", *words)
     try:
-        connection = await asyncio.wait_for(asked.get(), 60)
+        connections = [await asyncio.wait_for(asked.get(), 60)]
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 15) == 130
-        connection.close()
-        await connection.wait_closed()
+        connections += [asked.get_nowait() for _ in range(asked.qsize())]
+        for connection in connections:
+            connection.close()
+            await connection.wait_closed()
     finally:
         if process.returncode is None:
             process.kill()
