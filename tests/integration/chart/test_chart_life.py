@@ -59,7 +59,7 @@ class TestProbes:
         nats = container(workloads(rendered("three-servers"))["nats"])
         assert {each["name"] for each in nats["ports"]} == {"nats", "cluster", "monitor"}
         for kind, path in {
-            "startup": "/healthz",
+            "startup": "/healthz?js-enabled-only=true",
             "readiness": "/healthz?js-server-only=true",
             "liveness": "/healthz?js-enabled-only=true",
         }.items():
@@ -209,6 +209,23 @@ class TestNats:
         assert set(_called(found)) == wanted, "clients know all of them"
         assert environment(workloads(found)["gateway"])["RAYBUS_STREAM_REPLICAS"] == "3"
 
+    def test_three_servers_are_not_rolled_out_over_one(self) -> None:
+        """Server by server, the new ones would wait for the old one to join them, and it for them to be ready."""
+        [alone] = of_kind(rendered("default"), "StatefulSet")
+        [group] = of_kind(rendered("three-servers"), "StatefulSet")
+        assert alone["metadata"]["name"] != group["metadata"]["name"]
+        assert alone["spec"]["selector"] == group["spec"]["selector"], "Services and policies choose either"
+
+    def test_a_forwarded_port_shows_a_certificate_for_it(self) -> None:
+        [job] = of_kind(rendered("default"), "Job")
+        assert "localhost" in environment(job)["RAYBUS_SERVER_NAMES"].split(",")
+
+    @pytest.mark.parametrize("name", sets())
+    def test_what_a_container_said_last_stands_in_its_status(self, name: str) -> None:
+        """`kubectl describe` and `raybus doctor` then tell why it ended."""
+        for who, workload in workloads(rendered(name)).items():
+            assert container(workload)["terminationMessagePolicy"] == "FallbackToLogsOnError", who
+
     def test_other_network_policies_for_other_ports(self) -> None:
         """All servers of an existing NATS are reached, whatever the port of each."""
         given = ["nats.enabled=false", "externalNats.credentials.secret=c"]
@@ -230,7 +247,7 @@ def _called(found: list[Json]) -> Iterator[str]:
 
 
 def _routes(found: list[Json]) -> list[str]:
-    config = one(found, "ConfigMap", workloads(found)["nats"]["metadata"]["name"])["data"]["nats.conf"]
+    [config] = [each["data"]["nats.conf"] for each in of_kind(found, "ConfigMap") if component(each) == "nats"]
     return re.findall(r"nats-route://([^:\s]+):6222", config)
 
 

@@ -29,7 +29,8 @@ class Servers:
     def __init__(self, folder: Path, found: list[Json]) -> None:
         self.seeds = {user.name: pki.new_seed() for user in users()}
         self.ca = pki.new_ca("test", datetime.now(UTC))
-        stateful = one(found, "StatefulSet", NAME)
+        [stateful] = [each for each in found if each["kind"] == "StatefulSet"]
+        self._name = stateful["metadata"]["name"]
         self._config: dict[str, str] = one(found, "ConfigMap", NAME)["data"]
         self._variables = {each["name"] for each in container(stateful)["env"]} - {"PATH"}
         self._count: int = stateful["spec"]["replicas"]
@@ -52,7 +53,7 @@ class Servers:
         text = text.replace("0.0.0.0:8222", f"127.0.0.1:{free_port()}")
         text = text.replace("0.0.0.0:6222", f"127.0.0.1:{self._routes[number]}")
         for other in range(self._count):
-            host = f"{NAME}-{other}.{NAME}-headless.raybus-system.svc:6222"
+            host = f"{self._name}-{other}.{NAME}-headless.raybus-system.svc:6222"
             text = text.replace(host, f"localhost:{self._routes[other]}")
         for path, here in {
             "/etc/nats-tls": folder,
@@ -63,7 +64,7 @@ class Servers:
         (folder / "nats.conf").write_text(text)
         (folder / "accounts.conf").write_text(self._config["accounts.conf"])
         keys = {f"{user.upper()}_NKEY": pki.public_of_seed(seed).decode() for user, seed in self.seeds.items()}
-        given = {"POD_NAME": f"{NAME}-{number}", "GOMEMLIMIT": "100MiB", **keys}
+        given = {"POD_NAME": f"{self._name}-{number}", "GOMEMLIMIT": "100MiB", **keys}
         assert self._variables == set(given)  # what the pod gives it
         with (folder / "log").open("wb") as log:
             return subprocess.Popen([binary(), "-c", folder / "nats.conf"], env=given, stdout=log, stderr=log)

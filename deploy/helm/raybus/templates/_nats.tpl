@@ -2,12 +2,16 @@
 
 {{- define "raybus.natsName" -}}{{ include "raybus.fullname" . }}-nats{{- end -}}
 
+{{/* The StatefulSet. One server and three are different sets: rolled out one after the other, the new servers would wait for the old one to join
+     them, and it for them to be ready. */}}
+{{- define "raybus.natsSet" -}}{{ include "raybus.natsName" . }}{{ if gt (int .Values.nats.replicas) 1 }}-r3{{ end }}{{- end -}}
+
 {{- define "raybus.natsSecrets" -}}{{ .Values.nats.secretsPrefix | default (include "raybus.natsName" .) }}{{- end -}}
 
 {{/* Address of one server, by its number; takes (list root number). */}}
 {{- define "raybus.natsServer" -}}
-{{- $root := first . -}}{{- $nats := include "raybus.natsName" $root -}}
-{{ $nats }}-{{ last . }}.{{ $nats }}-headless.{{ $root.Release.Namespace }}.svc
+{{- $root := first . -}}
+{{ include "raybus.natsSet" $root }}-{{ last . }}.{{ include "raybus.natsName" $root }}-headless.{{ $root.Release.Namespace }}.svc
 {{- end -}}
 
 {{- define "raybus.natsUrl" -}}
@@ -39,7 +43,7 @@ tls://{{ include "raybus.natsName" . }}.{{ .Release.Namespace }}.svc:4222
 {{- $users | join "," -}}
 {{- end -}}
 
-{{/* Names in the servers' certificate, separated by commas. */}}
+{{/* Names in the servers' certificate, separated by commas; localhost is for a forwarded port. */}}
 {{- define "raybus.natsServerNames" -}}
 {{- $nats := include "raybus.natsName" . -}}{{- $namespace := .Release.Namespace -}}{{- $domain := .Values.settings.clusterDomain -}}
 {{- list $nats
@@ -48,6 +52,7 @@ tls://{{ include "raybus.natsName" . }}.{{ .Release.Namespace }}.svc:4222
   (printf "%s.%s.svc.%s" $nats $namespace $domain)
   (printf "*.%s-headless.%s.svc" $nats $namespace)
   (printf "*.%s-headless.%s.svc.%s" $nats $namespace $domain)
+  "localhost"
   | join "," -}}
 {{- end -}}
 

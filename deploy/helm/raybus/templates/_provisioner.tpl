@@ -19,6 +19,7 @@ containers:
     image: {{ include "raybus.image" (list $root.Values.image $root.Chart.AppVersion) | quote }}
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
     command: [raybus, provision]
+    terminationMessagePolicy: FallbackToLogsOnError
     env:
       {{- include "raybus.commonEnv" $root | nindent 6 }}
       {{- include "raybus.natsEnv" (list $root "provisioner" false) | nindent 6 }}
