@@ -92,6 +92,7 @@ def _clear(cluster: Cluster, *, volume: bool) -> None:
     """Nothing of the story stays, also if it broke anywhere. Controllers go last: they take finalizers off."""
     steps = [
         lambda: cluster.kubectl("delete", "rayjobs,rayclusters", "--all", "-n", WORK, "--timeout=30s"),
+        lambda: cluster.kubectl("delete", "pods", "--all", "-n", WORK, "--grace-period=1", "--timeout=30s"),
         lambda: cluster.helm("uninstall", "raybus", "-n", SYSTEM, "--ignore-not-found", "--wait"),
         lambda: cluster.kubectl("delete", "namespace", SYSTEM, WORK, "--timeout=60s", "--ignore-not-found"),
         lambda: cluster.kubectl("delete", "crd", *DEFINITIONS, "--timeout=30s", "--ignore-not-found"),
