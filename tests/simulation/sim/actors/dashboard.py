@@ -91,8 +91,9 @@ class Dashboards:
         return self.heads[key]
 
     def lives(self, head: Head) -> bool:
+        """Its process runs, whether or not it answers."""
         return any(
-            serves(pod) and self.heads.get((pod["metadata"]["uid"], restarts(pod))) is head
+            runs(pod) and self.heads.get((pod["metadata"]["uid"], restarts(pod))) is head
             for pod in self._world.api.all("pods")
         )
 
@@ -147,15 +148,15 @@ class Dashboards:
         self._world.story.tell(WHO, f"{head.session}: job {name} is {status}")
 
 
-def serves(pod: Json) -> bool:
-    """Whether a dashboard answers in this pod."""
+def runs(pod: Json) -> bool:
     status = pod.get("status") or {}
     states = status.get("containerStatuses") or ()
-    return (
-        status.get("phase") == "Running"
-        and bool(states)
-        and all("running" in each["state"] and each["ready"] for each in states)
-    )
+    return status.get("phase") == "Running" and bool(states) and all("running" in each["state"] for each in states)
+
+
+def serves(pod: Json) -> bool:
+    """Whether a dashboard answers in this pod."""
+    return runs(pod) and all(each["ready"] for each in pod["status"]["containerStatuses"])
 
 
 def restarts(pod: Json) -> int:

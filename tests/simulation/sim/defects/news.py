@@ -39,12 +39,6 @@ def tombstones_ignored() -> None:
     trees.Trees._bury = lambda _self, _key, _object_id, _uid, _now: None
 
 
-@defect("older-news-wins", "X2 C3 C4 X8 X1", groups="C")
-def older_news_wins() -> None:
-    """What the stream says goes over an own write, however old it is."""
-    trees.relation = lambda _held, _uid, _version, _created: trees.Relation.NEWS
-
-
 @defect("gateway-forgets-deletions", "X2", groups="C")
 def gateway_forgets_deletions() -> None:
     """The gateway does not tell what was deleted while its watch was away."""
