@@ -34,7 +34,7 @@ async def refuse_beside_another(
         found = coexistence.leader(lease, now())
         if found is None:
             continue
-        watch = await _watched(kube, found)
+        watch = await watched(kube, found)
         both = coexistence.overlap(frozenset(namespaces), watch.namespaces)
         facts = {"namespace": found.namespace, "holder": found.holder, "watches": sorted(watch.namespaces) or "all"}
         if both is None:
@@ -65,7 +65,8 @@ async def _listed(kube: KubeClient, namespace: str | None) -> list[Json]:
     return list(await _patiently(lambda: kube.list_all(kinds.LEASE, namespace, field_selector=_FIELD)))
 
 
-async def _watched(kube: KubeClient, found: Leader) -> Watched:
+async def watched(kube: KubeClient, found: Leader) -> Watched:
+    """What this operator looks after, as far as it may be seen. Raises StartError if the server is silent."""
     pod = await _seen(kube, kinds.POD, found.namespace, found.pod)
     place = coexistence.config_file(pod) if pod else None
     held = await _seen(kube, kinds.CONFIG_MAP, found.namespace, place.config_map) if place else None

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from raybus.api import crds, installed
+from raybus.cli.doctor import gather
 from raybus.domain import kinds
 from raybus.domain.kinds import Kind
 from raybus.kube.client import KubeClient
@@ -143,10 +144,10 @@ def changed_kubeconfig(path: str, folder: Path, change: Callable[[Any], None]) -
     return str(changed)
 
 
-async def until_pod(client: KubeClient, namespace: str) -> None:
+async def until_pod(client: KubeClient, namespace: str) -> str:
     for _ in range(100):
-        if await client.list_all(kinds.POD, namespace):
-            return
+        if found := await client.list_all(kinds.POD, namespace):
+            return str(found[0]["metadata"]["name"])
         await asyncio.sleep(0.1)
     raise AssertionError("no pod within 10 s")
 
@@ -183,6 +184,28 @@ async def test_a_live_operator_of_kuberay(realkube: RealKube, client: KubeClient
     _, found = await doctor(realkube.kubeconfig, "-n", system)
     assert [each["level"] for each in found["other operator"]] == ["failed"]
     assert f"kuberay-1 in namespace {system}" in found["other operator"][0]["what"]
+    assert "all namespaces" in found["other operator"][0]["what"]  # its pod is not there to be asked
+
+    operator = {"name": "o", "image": "o", "args": ["--watch-namespace=elsewhere"]}
+    await client.create(
+        kinds.POD, {"metadata": {"name": "kuberay-1", "namespace": system}, "spec": {"containers": [operator]}}
+    )
+    _, found = await doctor(realkube.kubeconfig, "-n", system)
+    assert "looks after namespaces elsewhere as Raybus does" in found["other operator"][0]["what"]
+
+
+async def test_why_a_pod_does_not_begin(realkube: RealKube, client: KubeClient, system: str) -> None:
+    """The kubelet says it in an event alone."""
+    name = await until_pod(client, system)
+    said = 'MountVolume.SetUp failed for volume "nats" : secret "raybus-nats-rayjob" not found'
+    event = {
+        "metadata": {"name": f"{name}.1", "namespace": system},
+        "involvedObject": {"kind": "Pod", "namespace": system, "name": name},
+        "type": "Warning", "reason": "FailedMount", "message": said, "lastTimestamp": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    await client.create(gather.EVENT, event)
+    _, found = await doctor(realkube.kubeconfig, "-n", system)
+    assert any(said in each["what"] for each in found[f"installation {system}/rb"])
 
 
 async def test_a_missing_definition_fails(realkube: RealKube, client: KubeClient, system: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from raybus.api import crds
 from raybus.cli.doctor import checks, report, rights
-from raybus.cli.doctor.facts import Answer, Cluster, Finding, Installation, Nats, Review, Server, Unread
+from raybus.cli.doctor.facts import Answer, Cluster, Finding, Installation, Nats, Operator, Review, Server, Unread
+from raybus.runtime.coexistence import Leader, Watched
 
 NOW = dt.datetime(2026, 1, 1, 12, 0, tzinfo=dt.UTC)
 ESTABLISHED = {"conditions": [{"type": "Established", "status": "True"}]}
@@ -110,9 +111,10 @@ def node_lease(name: str, renewed: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "kube-node-lease"}, "spec": {"renewTime": renewed}}
 
 
-def operator_lease(renewed: str, lasts: int = 15) -> dict[str, Any]:
-    spec = {"holderIdentity": "kuberay-operator-1", "renewTime": renewed, "leaseDurationSeconds": lasts}
-    return {"metadata": {"name": "ray-operator-leader", "namespace": "kuberay"}, "spec": spec}
+def operator(*namespaces: str) -> Operator:
+    """One that looks after these namespaces, or all."""
+    leader = Leader(namespace="kuberay", holder="kuberay-operator-1_0f", renewed=NOW)
+    return Operator(leader, Watched(namespaces=frozenset(namespaces), why="its --watch-namespace"))
 
 
 def bad(facts: Cluster) -> list[Finding]:
@@ -160,6 +162,12 @@ def test_who_installs_next_does_not_make_the_definitions_by_hand():
         ("definitions", False),
         ("installation", False),
     ]
+
+
+def test_a_provisioner_at_work_makes_the_definitions():
+    at_work = {"metadata": {"name": "p"}, "status": {}}
+    finding = only(cluster(definitions=dict.fromkeys(definitions()), installations=(installation(jobs=(at_work,)),)))
+    assert finding.remedy == "the installation makes them"
 
 
 def changed_definition(change: Any) -> Cluster:
@@ -222,22 +230,45 @@ def test_a_definition_that_keeps_all_fields_lacks_none():
 
 
 @pytest.mark.parametrize(
-    ("env", "level"), [({}, "failed"), ({"RAYBUS_NAMESPACES": "a, b"}, "warning")], ids=["all namespaces", "some"]
+    ("ours", "theirs", "level", "words"),
+    [
+        ("", (), "failed", "looks after all namespaces as Raybus does"),
+        ("a, b", (), "failed", "looks after namespaces a, b as Raybus does"),
+        ("", ("a",), "failed", "looks after namespaces a as Raybus does (its --watch-namespace)"),
+        ("a,b", ("b", "c"), "failed", "looks after namespaces b as Raybus does"),
+        ("a,b", ("c",), "ok", "on other namespaces: c"),
+    ],
 )
-def test_a_live_operator_of_kuberay(env, level):
-    one = installation(deployments=(deployment("job-ctrl", **env),))
-    finding = only(cluster(installations=(one,), operator_leases=(operator_lease("2026-01-01T11:59:50.5Z"),)))
+def test_a_live_operator_of_kuberay(ours, theirs, level, words):
+    one = installation(deployments=(deployment("job-ctrl", RAYBUS_NAMESPACES=ours),))
+    [finding] = checks.other_operator(cluster(installations=(one,), operators=(operator(*theirs),)))
     assert finding.level == level
-    assert "kuberay-operator-1 in namespace kuberay" in finding.what
+    assert "(kuberay-operator-1_0f in namespace kuberay)" in finding.what
+    assert words in finding.what
 
 
-def test_an_operator_that_is_gone_is_no_matter():
-    assert not bad(cluster(operator_leases=(operator_lease("2026-01-01T11:59:40Z"),)))
+def test_whoever_was_told_to_take_over_is_warned():
+    one = installation(deployments=(deployment("job-ctrl", RAYBUS_TAKE_OVER="true"),))
+    assert only(cluster(installations=(one,), operators=(operator(),))).level == "warning"
 
 
 def test_from_outside_a_live_operator_is_always_in_the_way():
-    facts = cluster(expected=False, installations=(), operator_leases=(operator_lease("2026-01-01T12:00:00Z"),))
-    assert only(facts).level == "failed"
+    assert only(cluster(expected=False, installations=(), operators=(operator(),))).level == "failed"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [("", "", "all namespaces"), ("a,b", "", "namespaces a, b"), ("a,b", "b,c", "namespaces b"), ("a", "b", "")],
+)
+def test_two_installations_do_not_share_a_namespace(ours, theirs, words):
+    both = [
+        installation(
+            name=name, deployments=(deployment("gateway", RAYBUS_NAMESPACES=namespaces),), reviews=(), answers={}
+        )
+        for name, namespaces in (("rb", ours), ("other", theirs))
+    ]
+    found = [each.what for each in bad(cluster(installations=both))]
+    assert found == ([f"raybus/rb and raybus/other both look after {words}"] if words else [])
 
 
 # Installations
@@ -291,8 +322,8 @@ def test_a_failed_job_of_the_provisioner():
     ("change", "level", "what", "remedy"),
     [
         ({"waiting": {"reason": "ImagePullBackOff", "message": "back-off"}}, "failed", "image raybus/raybus:9 does not come to pod gw: ImagePullBackOff: back-off", "image.repository"),
-        ({"waiting": {"reason": "CrashLoopBackOff"}, "last": {"exitCode": 1, "reason": "Error", "message": "no seed"}}, "failed", "ended with code 1 (Error: no seed)", "logs gw"),
-        ({"waiting": {"reason": "ContainerCreating"}}, "failed", "ContainerCreating", "logs gw"),
+        ({"waiting": {"reason": "CrashLoopBackOff"}, "last": {"exitCode": 1, "reason": "Error", "message": "starting\nno seed\n"}}, "failed", "ended with code 1 (Error: no seed)", "logs gw"),
+        ({"waiting": {"reason": "ContainerCreating"}}, "failed", "ContainerCreating", "describe pod gw"),
         ({"ready": True, "restarts": 7, "last": {"reason": "OOMKilled"}}, "warning", "restarted 7 times, last for OOMKilled", "memory"),
     ],
 )  # fmt: skip
@@ -302,6 +333,33 @@ def test_a_pod_that_is_not_well(change, level, what, remedy):
     assert finding.level == level
     assert what in finding.what
     assert remedy in finding.remedy
+
+
+def test_a_pod_that_ended_and_is_not_begun_again_yet():
+    ended = pod("gw", ready=False)
+    ended["status"]["containerStatuses"][0]["state"] = {
+        "terminated": {"exitCode": 4, "reason": "Error", "message": "no CA"}
+    }
+    finding = only(cluster(installations=(installation(pods=(ended,), answers={}),)))
+    assert "container main ended with code 4 (Error: no CA)" in finding.what
+    assert "logs gw" in finding.remedy
+
+
+@pytest.mark.parametrize(("ends", "remedy"), [("Complete", "helm upgrade"), ("", "describe pod gw")])
+def test_a_secret_that_is_missing_is_named_and_who_makes_it(ends, remedy):
+    """The pod itself says no more than ContainerCreating. While the provisioner is at work there is nothing to do."""
+    job = {"metadata": {"name": "p"}, "status": {"conditions": [{"type": ends, "status": "True"}]}}
+    waits = pod("gw", ready=False, waiting={"reason": "ContainerCreating"})
+    warnings = {"gw": 'MountVolume.SetUp failed for volume "nats" : secret "raybus-nats-gateway" not found'}
+    finding = only(cluster(installations=(installation(pods=(waits,), answers={}, warnings=warnings, jobs=(job,)),)))
+    assert 'secret "raybus-nats-gateway" not found' in finding.what
+    assert remedy in finding.remedy
+
+
+def test_an_old_warning_of_a_pod_that_has_begun_is_no_news():
+    began = pod("gw", ready=False)
+    finding = only(cluster(installations=(installation(pods=(began,), answers={}, warnings={"gw": "no volume"}),)))
+    assert "no volume" not in finding.what
 
 
 def test_a_pod_that_no_node_takes():
@@ -448,7 +506,7 @@ def test_an_image_of_ray_that_does_not_come():
 @pytest.mark.parametrize(
     "change",
     [
-        {"definitions": Unread("forbidden")}, {"operator_leases": Unread("forbidden")}, {"node_leases": Unread("forbidden")},
+        {"definitions": Unread("forbidden")}, {"operators": Unread("forbidden")}, {"node_leases": Unread("forbidden")},
         {"domains": Unread("forbidden")}, {"dns_pods": Unread("forbidden")}, {"ray_pods": Unread("forbidden")}, {"installations": Unread("forbidden")},
         {"installations": (installation(reviews=Unread("forbidden")),)},
     ],

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from itertools import combinations
 from typing import Any
 
 from raybus.api import crds
 from raybus.cli.doctor import installation, look
-from raybus.cli.doctor.facts import Cluster, Finding, Json, Unread
+from raybus.cli.doctor.facts import Cluster, Finding, Installation, Json, Operator, Unread
 from raybus.domain import names
 from raybus.domain.times import parse
+from raybus.runtime import coexistence
 
 CLOCK_WARNING_S = 3.0  # a Date header is in whole seconds, and the answer takes its time
 CLOCK_FAILED_S = 30.0  # markers of this age stop the controllers
@@ -28,7 +29,7 @@ def findings(facts: Cluster) -> list[Finding]:
     found = list(api_server(facts))
     if facts.server.error:
         return found
-    for check in (definitions, other_operator, installation.findings, clocks, dns, images):
+    for check in (definitions, other_operator, installation.findings, apart, clocks, dns, images):
         found += check(facts)
     return found
 
@@ -52,8 +53,7 @@ def definitions(facts: Cluster) -> Iterator[Finding]:
     wanted = _ours()
     good, missing = [], [name for name, installed in facts.definitions.items() if installed is None]
     if missing:
-        nothing_yet = facts.expected and not isinstance(facts.installations, Unread) and not facts.installations
-        remedy = "the installation makes them" if nothing_yet else INSTALL
+        remedy = "the installation makes them" if _comes(facts) else INSTALL
         yield Finding("definitions", "failed", f"missing: {', '.join(missing)}", remedy)
     for name, installed in facts.definitions.items():
         if installed is None:
@@ -65,6 +65,13 @@ def definitions(facts: Cluster) -> Iterator[Finding]:
             yield problem
     if good:
         yield Finding("definitions", "ok", f"{', '.join(good)}: served and stored as v1, with the fields Raybus reads")
+
+
+def _comes(facts: Cluster) -> bool:
+    """Whether there is no installation yet, or one that is just being made."""
+    if not facts.expected or isinstance(facts.installations, Unread):
+        return False
+    return not facts.installations or any(look.is_at_work(job) for one in facts.installations for job in one.jobs)
 
 
 @functools.cache
@@ -143,33 +150,51 @@ def _keeps(schema: Any, path: str) -> bool:
 
 
 def other_operator(facts: Cluster) -> Iterator[Finding]:
+    """As the controllers judge it when they start."""
     check = "other operator"
-    if isinstance(facts.operator_leases, Unread):
-        yield _unread(check, "whether KubeRay's operator runs here", facts.operator_leases)
+    if isinstance(facts.operators, Unread):
+        yield _unread(check, "whether KubeRay's operator runs here", facts.operators)
         return
-    live = [lease for lease in facts.operator_leases if _is_live(lease, facts.now)]
-    if not live:
+    if not facts.operators:
         yield Finding(check, "ok", "no KubeRay operator is at work")
-    for lease in live:
-        holder = f"{lease['spec'].get('holderIdentity')} in namespace {lease['metadata']['namespace']}"
-        if not facts.expected or _looks_after_all(facts):
-            what = f"a KubeRay operator is at work ({holder}), and Raybus looks after all namespaces"
-            remedy = "stop it, or give each its own namespaces (watchNamespace), or let Raybus take over (--take-over)"
-            yield Finding(check, "failed", what, remedy)
-        else:
-            what = f"a KubeRay operator is at work ({holder})"
-            yield Finding(check, "warning", what, "see that its --watch-namespace names none of Raybus' namespaces")
+    for operator in facts.operators:
+        yield _beside(facts, check, operator)
 
 
-def _is_live(lease: Json, now: datetime) -> bool:
-    spec = lease.get("spec") or {}
-    renewed = parse(spec.get("renewTime"))
-    lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
-    return bool(spec.get("holderIdentity")) and renewed is not None and now < renewed + lasts
+def _beside(facts: Cluster, check: str, operator: Operator) -> Finding:
+    leader, watched = operator.leader, operator.watched
+    who = f"a KubeRay operator is at work ({leader.holder} in namespace {leader.namespace})"
+    ours = [frozenset(look.namespaces_of(each)) - {""} for each in _controllers(facts)] or [frozenset[str]()]
+    shared = [both for each in ours if (both := coexistence.overlap(each, watched.namespaces)) is not None]
+    if not shared:
+        return Finding(check, "ok", f"{who}, on other namespaces: {', '.join(sorted(watched.namespaces))}")
+    both = frozenset[str]() if frozenset() in shared else frozenset[str]().union(*shared)
+    what = f"{who}, and looks after {_namespaces(both)} as Raybus does ({watched.why})"
+    if _controllers(facts) and all(look.takes_over(each) for each in _controllers(facts)):
+        return Finding(check, "warning", f"{what}; Raybus was told to take over", "see that the other one does not act")
+    remedy = "stop it, or give each its own namespaces (watchNamespace), or let Raybus take over (settings.takeOver)"
+    return Finding(check, "failed", what, remedy)
 
 
-def _looks_after_all(facts: Cluster) -> bool:
-    return any("" in look.namespaces_of(each) for each in _controllers(facts))
+def _namespaces(named: frozenset[str]) -> str:
+    return f"namespaces {', '.join(sorted(named))}" if named else "all namespaces"
+
+
+def apart(facts: Cluster) -> Iterator[Finding]:
+    """Two of Raybus on one namespace: nothing is made twice, but each write of one is a conflict of the other."""
+    installed = () if isinstance(facts.installations, Unread) else facts.installations
+    for one, other in combinations(installed, 2):
+        both = coexistence.overlap(_looked_after(one), _looked_after(other))
+        if both is not None:
+            what = f"{one.namespace}/{one.name} and {other.namespace}/{other.name} both look after {_namespaces(both)}"
+            remedy = "give each its own namespaces (watchNamespace), or uninstall one"
+            yield Finding("installations", "failed", what, remedy)
+
+
+def _looked_after(one: Installation) -> frozenset[str]:
+    """Empty for all."""
+    named = [frozenset(look.namespaces_of(deployment)) for deployment in one.deployments]
+    return frozenset() if any("" in each for each in named) else frozenset[str]().union(*named)
 
 
 def _controllers(facts: Cluster) -> list[Json]:

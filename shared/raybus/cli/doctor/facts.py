@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from raybus.runtime.coexistence import Leader, Watched
+
 Json = Mapping[str, Any]
 Level = Literal["ok", "warning", "failed"]
 
@@ -79,7 +81,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The objects of one release of the chart in one namespace."""
+    """The objects of one release of the chart in one namespace. `warnings`: pod -> the last event about why it does not begin."""
 
     namespace: str
     name: str
@@ -89,7 +91,16 @@ class Installation:
     pods: Objects = ()
     claims: Objects = ()
     answers: Mapping[str, Answer] = field(default_factory=dict)
+    warnings: Mapping[str, str] = field(default_factory=dict)
     reviews: Sequence[Review] | Unread = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A KubeRay operator that holds its Lease, and what it looks after."""
+
+    leader: Leader
+    watched: Watched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +127,7 @@ class Cluster:
     definitions: Mapping[str, Json | None] | Unread = field(default_factory=dict)
     installations: Sequence[Installation] | Unread = ()
     expected: bool = True
-    operator_leases: Objects = ()
+    operators: Sequence[Operator] | Unread = ()
     node_leases: Objects = ()
     domains: Mapping[str, str] | Unread = field(default_factory=dict)
     dns_pods: Objects = ()

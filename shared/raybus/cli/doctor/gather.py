@@ -17,12 +17,26 @@ from raybus.bus.nats import NatsBus
 from raybus.bus.streams import HISTORY_STREAM, OBJECT_STREAMS
 from raybus.bus.transport import BusError, StreamMissing
 from raybus.cli.doctor import look, rights
-from raybus.cli.doctor.facts import Answer, Cluster, Installation, Json, Nats, Objects, Request, Review, Server, Unread
+from raybus.cli.doctor.facts import (
+    Answer,
+    Cluster,
+    Installation,
+    Json,
+    Nats,
+    Objects,
+    Operator,
+    Request,
+    Review,
+    Server,
+    Unread,
+)
 from raybus.decide.rights import REFERENCE_LEASE
 from raybus.domain import labels
 from raybus.domain.kinds import CRD, JOB, LEASE, NODE, POD, Kind
 from raybus.kube.errors import KubeError, NotFound
 from raybus.kube.pages import PageClient
+from raybus.runtime import coexistence, neighbours
+from raybus.runtime.connections import StartError
 
 REACH_S = 10.0
 ASK_S = 5.0
@@ -32,6 +46,8 @@ DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
 CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 REVIEW = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
+EVENT = Kind("", "v1", "Event", "events")
+NOT_BEGUN = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
 HEALTH_PORT = 8080
 
 
@@ -59,7 +75,7 @@ async def cluster(client: PageClient, namespace: str | None, *, expected: bool, 
         _nats(nats) if nats else _none(),
     )
     operators, nodes, domains, dns_pods, ray_pods = await asyncio.gather(
-        _objects(client, LEASE, fields=f"metadata.name={REFERENCE_LEASE}"),
+        _operators(client, now),
         _objects(client, LEASE, "kube-node-lease"),
         _domains(client),
         _objects(client, POD, "kube-system", selector="k8s-app=kube-dns"),
@@ -72,7 +88,7 @@ async def cluster(client: PageClient, namespace: str | None, *, expected: bool, 
         definitions=definitions,
         installations=installations,
         expected=expected,
-        operator_leases=operators,
+        operators=operators,
         node_leases=nodes,
         domains=domains,
         dns_pods=dns_pods,
@@ -139,6 +155,17 @@ async def _objects(
         return Unread(error.message)
 
 
+async def _operators(client: PageClient, now: dt.datetime) -> Sequence[Operator] | Unread:
+    leases = await _objects(client, LEASE, fields=f"metadata.name={REFERENCE_LEASE}")
+    if isinstance(leases, Unread):
+        return leases
+    leaders = [found for lease in leases if (found := coexistence.leader(lease, now))]
+    try:
+        return [Operator(leader, await neighbours.watched(client, leader)) for leader in leaders]
+    except StartError as error:
+        return Unread(str(error))
+
+
 # Installations
 
 
@@ -155,11 +182,12 @@ async def _installations(client: PageClient, namespace: str | None) -> Sequence[
 
 async def _installation(client: PageClient, namespace: str, name: str, deployments: Sequence[Json]) -> Installation:
     selector = f"{look.INSTANCE}={name},app.kubernetes.io/part-of=raybus"
-    pods, sets, jobs, claims, reviews = await asyncio.gather(
+    pods, sets, jobs, claims, warnings, reviews = await asyncio.gather(
         _objects(client, POD, namespace, selector=selector),
         _objects(client, STATEFUL_SET, namespace, selector=selector),
         _objects(client, JOB, namespace, selector=selector),
         _objects(client, CLAIM, namespace, selector=f"{look.INSTANCE}={name},{look.COMPONENT}=nats"),
+        _warnings(client, namespace),
         _reviews(client, deployments),
     )
     services = {look.component_of(each) for each in deployments}
@@ -172,8 +200,17 @@ async def _installation(client: PageClient, namespace: str, name: str, deploymen
         pods=pods,
         claims=claims,
         answers={} if isinstance(pods, Unread) else await _answers(client, pods, services),
+        warnings=warnings,
         reviews=reviews,
     )
+
+
+async def _warnings(client: PageClient, namespace: str) -> Mapping[str, str]:
+    """Of pods whose containers cannot be made: a Secret that is missing, say, stands nowhere in the pod."""
+    events = await _objects(client, EVENT, namespace, fields="involvedObject.kind=Pod,type=Warning")
+    found = [] if isinstance(events, Unread) else [each for each in events if each.get("reason") in NOT_BEGUN]
+    found.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    return {each["involvedObject"]["name"]: str(each.get("message", "")) for each in found}
 
 
 async def _answers(client: PageClient, pods: Sequence[Json], services: set[str]) -> dict[str, Answer]:

@@ -54,7 +54,7 @@ def workloads(one: Installation) -> Iterator[Finding]:
         failed = look.condition(job, "Failed") or {}
         if failed.get("status") == "True":
             what = f"job {look.name_of(job)} failed: {failed.get('message') or failed.get('reason', '')}"
-            remedy = f"kubectl -n {one.namespace} logs job/{look.name_of(job)}; mend it, delete the job, helm upgrade"
+            remedy = f"kubectl -n {one.namespace} logs job/{look.name_of(job)}; mend it, then helm upgrade"
             yield Finding(_title(one), "failed", what, remedy)
 
 
@@ -107,11 +107,16 @@ def _pod(one: Installation, pod: Json, now: datetime) -> Iterator[Finding]:
         yield Finding(_title(one), "warning", what, remedy)
     if look.is_ready(pod) or any(look.pull_problems(pod)):
         return
-    words = _unready(one.answers.get(look.name_of(pod))) or look.why_not_ready(pod) or "not ready (yet)"
-    begun = parse((pod.get("status") or {}).get("startTime"))
-    young = begun is not None and now - begun < STARTS
+    begun = look.has_begun(pod)
+    warning = "" if begun else one.warnings.get(look.name_of(pod), "")
+    words = _unready(one.answers.get(look.name_of(pod))) or warning or look.why_not_ready(pod) or "not ready (yet)"
+    started = parse((pod.get("status") or {}).get("startTime"))
+    young = started is not None and now - started < STARTS
     what = f"pod {look.name_of(pod)}{', just started' if young else ''}: {words}"
-    yield Finding(_title(one), "warning" if young else "failed", what, _logs(one, pod))
+    remedy = _logs(one, pod) if begun else f"kubectl -n {one.namespace} describe pod {look.name_of(pod)}"
+    if "secret" in warning and "not found" in warning and not any(look.is_at_work(job) for job in one.jobs):
+        remedy = "a helm upgrade with the same values makes the Secrets of NATS again; others are yours to make"
+    yield Finding(_title(one), "warning" if young else "failed", what, remedy)
 
 
 def _unready(answer: Answer | None) -> str:
@@ -164,7 +169,12 @@ def _lacking(check: str, component: str, requests: Sequence[Request]) -> Finding
     more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
     account = f"service account {requests[0].account_namespace}/{requests[0].account}"
     what = f"{component} may not {', '.join(words[:SHOWN])}{more}"
-    return Finding(check, "failed", what, f"helm upgrade with rbac.create=true, or give {account} these rights")
+    return Finding(
+        check,
+        "failed",
+        what,
+        f"helm upgrade with rbac.create=true (and --force-conflicts where roles were changed by hand), or give {account} these rights",
+    )
 
 
 def _words(request: Request) -> str:

@@ -10,6 +10,7 @@ from raybus.cli.doctor.facts import Json
 NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
+SAID_MAX = 600
 PULL_PROBLEMS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 )
@@ -59,9 +60,18 @@ def why_not_ready(pod: Json) -> str:
     if scheduled.get("status") == "False":
         return f"not scheduled: {scheduled.get('message') or scheduled.get('reason', '')}"
     for container in container_statuses(pod):
-        if waiting := (container.get("state") or {}).get("waiting"):
+        state = container.get("state") or {}
+        if waiting := state.get("waiting"):
             return f"container {container['name']}: {_words(waiting)}"
+        if ended := state.get("terminated"):
+            return f"container {container['name']} {_end(ended)}"
     return ""
+
+
+def has_begun(pod: Json) -> bool:
+    """Whether any of its containers has run: else there is no log."""
+    states = [{**(each.get("state") or {}), **(each.get("lastState") or {})} for each in container_statuses(pod)]
+    return any("running" in state or "terminated" in state for state in states)
 
 
 def _words(state: Json) -> str:
@@ -70,10 +80,14 @@ def _words(state: Json) -> str:
 
 def _last_end(container: Json) -> str:
     ended = (container.get("lastState") or {}).get("terminated") or {}
-    if not ended:
-        return ""
-    words = _words({"reason": ended.get("reason", ""), "message": (ended.get("message") or "").strip()})
-    return f"; before that it ended with code {ended.get('exitCode')} ({words})"
+    return f"; before that it {_end(ended)}" if ended else ""
+
+
+def _end(ended: Json) -> str:
+    """With the last line of what it said: more of its log may stand there."""
+    said = (ended.get("message") or "").strip().splitlines()[-1:]
+    words = _words({"reason": ended.get("reason", ""), "message": "".join(said)[:SAID_MAX]})
+    return f"ended with code {ended.get('exitCode')} ({words})"
 
 
 def pull_problems(pod: Json) -> Iterator[tuple[str, str]]:
@@ -98,6 +112,16 @@ def settings_of(workload: Json) -> dict[str, str]:
     """RAYBUS_* variables of its first container, by name; values from elsewhere are left out."""
     containers: list[dict[str, Any]] = workload["spec"]["template"]["spec"]["containers"]
     return {each["name"]: str(each["value"]) for each in containers[0].get("env") or () if "value" in each}
+
+
+def takes_over(workload: Json) -> bool:
+    """Whether a controller was told to start beside another operator."""
+    return settings_of(workload).get("RAYBUS_TAKE_OVER", "").lower() in ("1", "true")
+
+
+def is_at_work(job: Json) -> bool:
+    """Whether a Job has not come to its end."""
+    return not any((condition(job, kind) or {}).get("status") == "True" for kind in ("Complete", "Failed"))
 
 
 def account_of(workload: Json) -> str:
