@@ -226,6 +226,9 @@ class TestBackbone:
         groups = (await prometheus.get("rules"))["groups"]
         assert [rule["name"] for found in groups for rule in found["rules"] if rule["health"] == "err"] == []
 
+        rereads = 'sum(raybus_mirror_rereads_total{job="job_ctrl"})'
+        before = await prometheus.value(rereads) or 0
+
         scene.operator.kill("nats")
         await scene.until_scraped('count(ALERTS{alertname="RaybusNatsDisconnected",alertstate="pending"})', 3)
         await scene.until_scraped('count(raybus_ready{check="nats"} == 0)', 3)
@@ -235,6 +238,5 @@ class TestBackbone:
         await prometheus.until(
             'min(raybus_nats_rereads_total{reason="reconnect",job="job_ctrl"})', lambda found: (found or 0) >= 1
         )
-        await prometheus.until(
-            'raybus_mirror_rereads_total{reason="gap",job="job_ctrl"}', lambda found: (found or 0) >= 1
-        )
+        # For a gap; or, where NATS was away for longer than a lease, because partitions were owned anew.
+        await prometheus.until(rereads, lambda found: (found or 0) > before)
