@@ -65,6 +65,8 @@ class TestProbes:
         }.items():
             assert nats[f"{kind}Probe"]["httpGet"] == {"path": path, "port": "monitor"}
         assert nats["lifecycle"]["preStop"]["exec"]["command"] == ["nats-server", "-sl=ldm=/run/nats/nats.pid"]
+        alone = container(workloads(rendered("default"))["nats"])
+        assert "lifecycle" not in alone, "nobody can take its clients: the sooner it goes, the sooner it is back"
 
     @pytest.mark.parametrize("name", sets())
     def test_there_is_time_to_hand_over(self, name: str) -> None:
