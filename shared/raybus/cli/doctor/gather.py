@@ -65,9 +65,8 @@ class NatsAddress:
 async def cluster(client: PageClient, namespace: str | None, *, expected: bool, nats: NatsAddress | None) -> Cluster:
     """All facts. `namespace`: where the installation is, None to look everywhere; `expected`: whether there should be one."""
     server = await _server(client)
-    now = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=server.ahead_s or 0)
     if server.error:
-        return Cluster(server=server, now=now)
+        return Cluster(server=server, now=_now(server))
     uid, definitions, installations, direct = await asyncio.gather(
         _uid(client),
         _definitions(client),
@@ -75,7 +74,7 @@ async def cluster(client: PageClient, namespace: str | None, *, expected: bool, 
         _nats(nats) if nats else _none(),
     )
     operators, nodes, domains, dns_pods, ray_pods = await asyncio.gather(
-        _operators(client, now),
+        _operators(client, _now(server)),
         _objects(client, LEASE, "kube-node-lease"),
         _domains(client),
         _objects(client, POD, "kube-system", selector="k8s-app=kube-dns"),
@@ -83,7 +82,7 @@ async def cluster(client: PageClient, namespace: str | None, *, expected: bool, 
     )
     return Cluster(
         server=server,
-        now=now,
+        now=_now(server),  # when all has been read: what was renewed meanwhile is not ahead of its time
         uid=uid,
         definitions=definitions,
         installations=installations,
@@ -95,6 +94,11 @@ async def cluster(client: PageClient, namespace: str | None, *, expected: bool, 
         ray_pods=ray_pods,
         nats=direct,
     )
+
+
+def _now(server: Server) -> dt.datetime:
+    """By the API server's clock."""
+    return dt.datetime.now(dt.UTC) + dt.timedelta(seconds=server.ahead_s or 0)
 
 
 async def _nothing() -> tuple[Installation, ...]:
