@@ -45,7 +45,7 @@ def binary() -> str:
 
 
 class NatsServer:
-    def __init__(self, folder: Path, *, max_payload: int = 8 << 20) -> None:
+    def __init__(self, folder: Path, *, max_payload: int = 8 << 20, max_file_store: int | None = None) -> None:
         self.folder = folder
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
@@ -53,10 +53,11 @@ class NatsServer:
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._config = folder / "nats.conf"
+        limit = f", max_file_store: {max_file_store}" if max_file_store else ""
         self._config.write_text(
             f'listen: "127.0.0.1:{self.port}"\n'
             f"max_payload: {max_payload}\n"
-            f'jetstream {{ store_dir: "{folder / "store"}" }}\n',
+            f'jetstream {{ store_dir: "{folder / "store"}"{limit} }}\n',
         )
 
     @property

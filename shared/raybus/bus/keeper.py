@@ -79,6 +79,7 @@ class SessionKeeper:
         self._on_lapse = on_lapse
         self._until = float("-inf")
         self._seq = 0
+        self._trouble = ""
         self._draining = False
         self._now = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -88,6 +89,11 @@ class SessionKeeper:
     @property
     def valid(self) -> bool:
         return self._clock.monotonic() < self._until
+
+    @property
+    def trouble(self) -> str:
+        """Why the last renewal failed; empty if it did not."""
+        return self._trouble
 
     @property
     def written(self) -> bool:
@@ -139,10 +145,12 @@ class SessionKeeper:
             try:
                 await self._renew()
                 failures, pause = 0, self._bucket.ttl_s / 4
+                self._trouble = ""
             except BusError as error:
                 pause = min(_RETRY_S[0] * 2.0**failures, _RETRY_S[1])
                 failures = min(failures + 1, 8)
-                log.info("lease_renewal_failed", bucket=self._bucket.name, error=str(error))
+                self._trouble = str(error)
+                log.info("lease_renewal_failed", bucket=self._bucket.name, error=self._trouble)
             try:
                 async with asyncio.timeout(pause):
                     await self._now.wait()

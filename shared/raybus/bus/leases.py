@@ -127,7 +127,8 @@ class Leases:
     def unsettled(self) -> str:
         """Why this replica has not yet taken its part in the assignment, in words; empty if it has, be it as a stand-by."""
         if not self.valid:
-            return "the session in the lease bucket could not be written or renewed"
+            why = f": {self._keeper.trouble}" if self._keeper.trouble else ""
+            return f"the session in the lease bucket could not be written or renewed{why}"
         if not self._view.complete or self._replica not in self._view.sessions:
             return "the session is not yet seen in the lease bucket"
         parts = untaken(self._view, me=self._replica, partitions=self._partitions, owned=self._owned)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -45,6 +46,14 @@ from raybus.bus.transport import (
 
 log = structlog.get_logger(__name__)
 
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """The library turns an open connection into one with TLS; asyncio then warns of its own streams each time a server closes one."""
+    return not record.getMessage().startswith("returning true from eof_received()")
+
+
+logging.getLogger("asyncio").addFilter(_is_news)
+
 _RECONNECT_WAIT_S = 0.1
 _REFUSED_WAIT_S = 2.0  # what a server refuses, it refuses again until somebody changes something
 _PING_S = 15
@@ -58,6 +67,7 @@ _NO_STREAM = 10059
 _NAME_IN_USE = 10058
 _WRONG_SEQUENCE = (10071, 10164)
 _TOO_LARGE = 10054
+_NO_ROOM = (10023, 10047)
 
 
 class NatsBus:
@@ -363,6 +373,10 @@ def _raise_for_error(answer: Mapping[str, Any], subject: str) -> None:
         raise StreamMissing(text)
     if code == _TOO_LARGE:
         raise BodyTooLarge(text)
+    if code in _NO_ROOM:
+        text += (
+            ": NATS has no room left; raise its max_file_store (nats.jetstream.maxFileStore) and the size of its disk"
+        )
     if error.get("code") == 503:
         raise Unavailable(text)
     raise Refused(text, code)

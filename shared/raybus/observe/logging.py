@@ -88,11 +88,6 @@ class _BytesHandler(logging.StreamHandler[Any]):
             self.handleError(record)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """A server that closes a connection which became TLS after its start, as those to NATS do, makes asyncio warn of its own streams."""
-    return not record.msg.startswith("returning true from eof_received()") if record.name == "asyncio" else True
-
-
 def _configure_libraries(shared: list[Processor], log_format: LogFormat, out: BinaryIO) -> None:
     handler = _BytesHandler(out)
     handler.setFormatter(
@@ -101,7 +96,6 @@ def _configure_libraries(shared: list[Processor], log_format: LogFormat, out: Bi
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _rendering(log_format, out)],
         )
     )
-    handler.addFilter(_is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

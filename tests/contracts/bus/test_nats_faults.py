@@ -257,3 +257,33 @@ async def test_to_close_is_not_to_lose_the_connection(bus: NatsBus) -> None:
     bus.on_connection(told.append)
     await bus.close()
     assert (bus.stats.disconnects, told) == (0, [])
+
+
+async def test_full_files_of_nats_are_the_reason_why_leases_are_lost(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path, max_file_store=1 << 20)
+    server.start()
+    bus = NatsBus(server.url)
+    try:
+        await bus.connect(10)
+        await streams.provision_leases(bus, "rayjob")
+        await bus.ensure_stream(OBJECTS)
+        leases = Leases(bus, "lease-rayjob", "one", 1, session=b"{}", on_gain=_nothing, on_lose=_nothing, ttl_s=2)
+        await leases.start()
+        try:
+            with pytest.raises(Unavailable, match=r"NATS has no room left; raise its max_file_store"):
+                await _fill(bus)
+            await eventually(lambda: "NATS has no room left" in leases.unsettled(), within_s=10)
+        finally:
+            await leases.stop()
+    finally:
+        await bus.close()
+        server.kill()
+
+
+async def _fill(bus: NatsBus) -> None:
+    for number in range(100):
+        await bus.publish(f"obj.{number}", b"x" * 100_000)
+
+
+async def _nothing(*_arguments: object) -> None:
+    pass

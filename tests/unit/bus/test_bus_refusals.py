@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 
 import nats.errors
 import pytest
 
+from raybus.bus.nats import NatsBus
 from raybus.bus.refusals import Refusals, refused, unreachable
 from raybus.bus.transport import NotAllowed
 
@@ -91,3 +93,10 @@ def test_why_there_is_no_connection(trouble: Exception | None, said: str) -> Non
 )
 def test_a_refusal_is_not_a_server_that_is_away(trouble: Exception, expected: bool) -> None:
     assert refused(trouble) is expected
+
+
+def test_what_asyncio_says_of_each_connection_that_became_tls_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    NatsBus("nats://localhost")
+    logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
+    logging.getLogger("asyncio").warning("a task was destroyed")
+    assert caplog.messages == ["a task was destroyed"]

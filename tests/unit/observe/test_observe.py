@@ -81,14 +81,6 @@ class TestLogs:
         assert b"odd request" in lines.getvalue()
         assert b"chatter" not in lines.getvalue()
 
-    def test_what_asyncio_says_of_each_connection_that_became_tls_is_left_out(self, lines: io.BytesIO) -> None:
-        our_logging.configure(service="s", stream=lines)
-
-        logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
-        logging.getLogger("asyncio").warning("task was destroyed")
-
-        assert [orjson.loads(line)["event"] for line in lines.getvalue().splitlines()] == ["task was destroyed"]
-
 
 class TestMetrics:
     def test_values_are_read_when_somebody_asks(self) -> None:
