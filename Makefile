@@ -79,7 +79,7 @@ else
 	cd tests && ../$(BIN)/python -m simulation.sim ci
 endif
 
-test-simulation: $(READY) ## that the simulator repeats itself, and catches defects that are planted
+test-simulation: $(READY) ## that the simulator repeats itself; make night also plants defects that it must catch
 	$(PYTEST) -n 2 $(HERE) tests/simulation
 
 simulate-night: $(READY) ## the simulator for long: 150,000 schedules, goes on where it was stopped

@@ -16,6 +16,7 @@ TESTS = Path(__file__).parents[1]
 LIMIT_S = 600
 
 
+@pytest.mark.night  # each takes up to 2,000 schedules: minutes
 @pytest.mark.timeout(LIMIT_S + 30)
 @pytest.mark.parametrize("defect", ALL.values(), ids=lambda defect: defect.name)
 def test_a_planted_defect_is_caught(defect: Defect) -> None:

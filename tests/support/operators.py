@@ -29,7 +29,7 @@ from support.fake_ray import FakeRay
 from support.kube import fresh_namespace
 from support.nats import NatsServer, free_port
 
-READY_S = 60.0
+READY_S = 90.0
 CLEARED_S = 10.0
 MODULES = {"gateway": "raybus_gateway", "cluster_ctrl": "raybus_cluster_ctrl", "job_ctrl": "raybus_job_ctrl"}
 CONTROLLERS = {"cluster_ctrl": "raycluster", "job_ctrl": "rayjob"}
@@ -113,7 +113,9 @@ class Operator:
                     assert self._processes[name].poll() is None, f"{name} ended:\n{self.log(name)}"
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(f"{name} is not ready: {said}\n{self.log(name)}") from None
+            # What a controller waits for is often the gateway, and its log tells why.
+            logs = "\n".join(self.log(each) for each in dict.fromkeys(("gateway", name)) if each in self._processes)
+            raise AssertionError(f"{name} is not ready: {said}\n{logs}") from None
 
     async def checks(self, name: str) -> tuple[int, dict[str, str]]:
         """What /readyz says: the status, and of each check that does not hold its detail."""
