@@ -114,7 +114,7 @@ class BusContract:
 
     @pytest.fixture
     def backend(self) -> BusBackend:
-        raise NotImplementedError
+        raise NotImplementedError  # the class that runs the contract says on which bus
 
 
 class OnMemory:

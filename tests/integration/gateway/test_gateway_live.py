@@ -1,4 +1,7 @@
-"""Gateway processes between an API server and a nats-server, and what happens when one of the three dies."""
+"""Gateway processes between an API server and a nats-server, and what happens when one of the three dies.
+
+One module, although long: all tests are played in the same scene.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `raybus doctor` makes of the facts of a cluster: for each subject what is good, what is bad, and what it says then."""
+"""What `raybus doctor` makes of the facts of a cluster: for each subject what is good, what is bad, and what it says then.
+
+One module, although long: every test spoils something of the same sound installation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the gateway decides to write: single cases, and random histories against a model of stream and cluster."""
+"""What the gateway decides to write: single cases, and random histories against a model of stream and cluster.
+
+One module, although long: cases and histories are played against the same model, which stands first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is done in each state, and what the status becomes, apart from the verdict (test_job_verdict.py)."""
+"""What is done in each state, and what the status becomes, apart from the verdict (test_job_verdict.py).
+
+One module, although long: it follows one machine through its states.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Passes of a controller whose decisions are written down by the test: order, confirmation, back-off, ownership, limits."""
+"""Passes of a controller whose decisions are written down by the test: order, confirmation, back-off, ownership, limits.
+
+One module, although long: every class drives the bench that stands first.
+"""
 
 from __future__ import annotations
 

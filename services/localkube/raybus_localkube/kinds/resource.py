@@ -75,7 +75,7 @@ class Strategy:
 
     def decode(self, raw: Any, resource: Resource, version: str, call: Call) -> tuple[Json, list[str]]:
         """The object as stored, and the unknown or duplicate fields. DecodeError if types are wrong."""
-        raise NotImplementedError
+        raise NotImplementedError  # each sort of kind has its own way; there is none for all
 
     def encode(self, record: Record, resource: Resource, version: str) -> bytes:
         """The JSON of a stored object without the braces' first character and without kind and apiVersion."""

@@ -1,4 +1,7 @@
-"""The Job controller as a pure machine, driven pass by pass by a small world that does what it asks for."""
+"""The Job controller as a pure machine, driven pass by pass by a small world that does what it asks for.
+
+One module, although long: all of it happens in that world.
+"""
 
 from __future__ import annotations
 
