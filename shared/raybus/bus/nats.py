@@ -24,7 +24,7 @@ from nats.aio.subscription import Subscription
 
 from raybus.bus import api
 from raybus.bus.follow import NatsFollower
-from raybus.bus.refusals import Refusals, refused, unreachable
+from raybus.bus.refusals import Refusals, refused, told_last, unreachable
 from raybus.bus.transport import (
     BodyTooLarge,
     BusStats,
@@ -189,7 +189,7 @@ class NatsBus:
         if self._refusals.hear(error):
             return
         # The library reports each failed attempt to connect here; what it means is told by nats_disconnected.
-        self._trouble = error
+        self._trouble = told_last(self._trouble, error)
         if isinstance(error, OSError):
             log.debug("nats_connect_failed", error=str(error))
         else:

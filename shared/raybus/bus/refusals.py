@@ -78,6 +78,12 @@ def refused(trouble: Exception) -> bool:
     return isinstance(trouble, known) or "authorization violation" in str(trouble).lower()
 
 
+def told_last(before: Exception | None, now: Exception) -> Exception:
+    """Which of two troubles says why there is no connection: a server that refuses somebody says so, and then hangs up."""
+    hung_up = isinstance(now, ConnectionResetError | BrokenPipeError | nats.errors.UnexpectedEOF)
+    return before if before is not None and refused(before) and hung_up else now
+
+
 def unreachable(urls: Sequence[str], trouble: Exception | None) -> str:
     """Why there is no connection, and what to do."""
     where = f"NATS at {', '.join(urls)}"

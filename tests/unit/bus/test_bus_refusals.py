@@ -10,7 +10,7 @@ import nats.errors
 import pytest
 
 from raybus.bus.nats import NatsBus
-from raybus.bus.refusals import Refusals, refused, unreachable
+from raybus.bus.refusals import Refusals, refused, told_last, unreachable
 from raybus.bus.transport import NotAllowed
 
 URLS = ["tls://nats:4222"]
@@ -100,3 +100,17 @@ def test_what_asyncio_says_of_each_connection_that_became_tls_is_no_news(caplog:
     logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
     logging.getLogger("asyncio").warning("a task was destroyed")
     assert caplog.messages == ["a task was destroyed"]
+
+
+@pytest.mark.parametrize(
+    ("now", "is_told"),
+    [
+        (ConnectionResetError(), False), (BrokenPipeError(), False), (nats.errors.UnexpectedEOF(), False),
+        (ConnectionRefusedError(), True), (TimeoutError(), True), (nats.errors.SecureConnRequiredError(), True),
+    ],
+)  # fmt: skip
+def test_a_server_that_hangs_up_has_said_why(now: Exception, is_told: bool) -> None:
+    refusal = nats.errors.Error("nats: 'Authorization Violation'")
+    assert told_last(refusal, now) is (now if is_told else refusal)
+    assert told_last(None, now) is now
+    assert told_last(TimeoutError(), now) is now
