@@ -30,6 +30,10 @@ from raybus.kube.config import load
 ROOT = Path(__file__).resolve().parents[2]
 REALKUBE = ROOT.parent / "shared" / "realkube" / "realkube"
 LOCALKUBE = Path(sys.executable).parent / "localkube"
+WORKED_ON = (
+    kinds.Kind("apps", "v1", "Deployment", "deployments"), kinds.Kind("apps", "v1", "ReplicaSet", "replicasets"),
+    kinds.RAYCRONJOB, kinds.RAYSERVICE, kinds.RAYJOB, kinds.RAYCLUSTER, kinds.JOB, kinds.POD, kinds.SERVICE, kinds.LEASE,
+)  # fmt: skip
 HAS_LOCALKUBE = LOCALKUBE.exists() and importlib.util.find_spec("raybus_localkube.cli") is not None
 
 
@@ -123,13 +127,48 @@ async def namespace(kube: KubeClient) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def fresh_namespace(client: KubeClient) -> AsyncIterator[str]:
+    """A namespace whose objects are gone in the end: what a test leaves would be work for the operator of the next one."""
     name = f"raybus-{secrets.token_hex(4)}"
     await client.create(kinds.NAMESPACE, {"metadata": {"name": name}})
     try:
         yield name
     finally:
-        with contextlib.suppress(errors.NotFound):
-            await client.delete(kinds.NAMESPACE, None, name)
+        try:
+            await emptied(client, name)
+        finally:
+            with contextlib.suppress(errors.NotFound):
+                await client.delete(kinds.NAMESPACE, None, name)
+
+
+async def emptied(client: KubeClient, namespace: str) -> None:
+    """Delete what operators work on, owners first, and wait until it is gone, whatever finalizers a failed test left in it.
+
+    Kubernetes itself empties a namespace too, but minutes later where many go at once, and never of an object that is held.
+    """
+    for kind in WORKED_ON:
+        for _ in range(300):
+            if not (found := await _listed(client, kind, namespace)):
+                break
+            await asyncio.gather(*(_end(client, kind, obj["metadata"]) for obj in found))
+            await asyncio.sleep(0.1)
+        else:
+            raise AssertionError(f"{kind.plural} of {namespace} do not go: {[obj['metadata'] for obj in found]}")
+
+
+async def _listed(client: KubeClient, kind: kinds.Kind, namespace: str) -> list[dict[str, Any]]:
+    with contextlib.suppress(errors.NotFound):  # the kind itself
+        return await client.list_all(kind, namespace)
+    return []
+
+
+async def _end(client: KubeClient, kind: kinds.Kind, meta: dict[str, Any]) -> None:
+    with contextlib.suppress(errors.NotFound, errors.Conflict):
+        if "deletionTimestamp" not in meta:
+            await client.delete(kind, meta["namespace"], meta["name"], grace_seconds=0)
+        elif meta.get("finalizers"):
+            await client.merge_patch(kind, meta["namespace"], meta["name"], {"metadata": {"finalizers": None}})
+        elif kind is kinds.POD:
+            await client.delete(kind, meta["namespace"], meta["name"], grace_seconds=0)  # nobody else ends it here
 
 
 @contextlib.asynccontextmanager
@@ -142,11 +181,35 @@ async def client_of(kubeconfig: str, user_agent: str = "raybus-tests") -> AsyncI
 
 async def install_crds(client: KubeClient) -> None:
     """Ours, unless the cluster has some: KubeRay's own serve the same tests."""
+    made = 0
     for crd in crds.build():
         with contextlib.suppress(errors.AlreadyExists):
             await client.create(kinds.CRD, crd)
+            made += 1
     for kind in (kinds.RAYCLUSTER, kinds.RAYJOB):
         await _served(client, kind)
+    if made:
+        await _collected(client)
+
+
+async def _collected(client: KubeClient) -> None:
+    """Wait until the garbage collector knows the new kinds: it looks for them every 30 s, and till then foreground deletions hang."""
+    container = {"name": "none", "image": "none"}
+    spec = {
+        "managedBy": "kueue.x-k8s.io/multikueue",
+        "headGroupSpec": {"template": {"spec": {"containers": [container]}}},
+    }
+    meta = {"name": f"collected-{secrets.token_hex(4)}", "namespace": "default"}
+    body = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec}
+    await client.create(kinds.RAYCLUSTER, body)
+    await client.delete(kinds.RAYCLUSTER, "default", meta["name"], propagation="Foreground")
+    for _ in range(900):
+        with contextlib.suppress(errors.NotFound):
+            await client.get(kinds.RAYCLUSTER, "default", meta["name"])
+            await asyncio.sleep(0.1)
+            continue
+        return
+    raise AssertionError("the garbage collector does not see RayClusters 90 s after their CRD was created")
 
 
 async def _served(client: KubeClient, kind: kinds.Kind) -> None:

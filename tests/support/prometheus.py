@@ -20,7 +20,7 @@ from support.nats import free_port
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "alerts" / "raybus.yaml"
 START_S = 30.0
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 Series = tuple[dict[str, str], float]
 """Labels and value."""

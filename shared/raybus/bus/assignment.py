@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
@@ -18,10 +20,14 @@ KV_DELETE = "DEL"
 _MARKER_REASON = "Nats-Marker-Reason"
 
 
-def assign(partitions: int, replicas: Collection[str]) -> dict[int, str]:
+def assign(partitions: int, replicas: Collection[str]) -> Mapping[int, str]:
     """Bounded-load rendezvous hashing: every replica computes the same owners, none has more than its even share rounded up."""
-    if not replicas:
-        return {}
+    return _assigned(partitions, frozenset(replicas)) if replicas else {}
+
+
+@functools.lru_cache(maxsize=64)
+def _assigned(partitions: int, replicas: frozenset[str]) -> Mapping[int, str]:
+    """Asked at every renewal of a lease, and the replicas are nearly always those of before."""
     limit = math.ceil(partitions / len(replicas))
     load: Counter[str] = Counter()
     out: dict[int, str] = {}
@@ -31,7 +37,7 @@ def assign(partitions: int, replicas: Collection[str]) -> dict[int, str]:
                 out[part] = replica
                 load[replica] += 1
                 break
-    return out
+    return MappingProxyType(out)
 
 
 def _weight(part: int, replica: str) -> bytes:
@@ -92,7 +98,7 @@ class LeaseView:
                 return  # our own write was known before this older one was delivered
             self.records[int(rest)] = Record(owner_of(message), message.seq)
 
-    def wanted(self, partitions: int) -> dict[int, str]:
+    def wanted(self, partitions: int) -> Mapping[int, str]:
         return assign(partitions, [name for name, session in self.sessions.items() if not session.draining])
 
 

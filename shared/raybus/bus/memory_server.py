@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import itertools
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ DEFAULT_MAX_PAYLOAD = 8 << 20
 _MARKER_REASON = "Nats-Marker-Reason"
 
 
+@functools.lru_cache(maxsize=4096)
 def subject_matches(pattern: str, subject: str) -> bool:
     """NATS' own matching: `*` is one token, a last `>` one or more."""
     wanted, given = pattern.split("."), subject.split(".")

@@ -88,6 +88,16 @@ class _BytesHandler(logging.StreamHandler[Any]):
             self.handleError(record)
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """A connection with TLS that ends while something is still read from it: uvloop calls its own late answer a fatal error.
+
+    Whoever had the connection is told of its end in the usual way.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    late = isinstance(error, RuntimeError) and str(error).endswith("the handler is closed")
+    return not (record.name == "asyncio" and late)
+
+
 def _configure_libraries(shared: list[Processor], log_format: LogFormat, out: BinaryIO) -> None:
     handler = _BytesHandler(out)
     handler.setFormatter(
@@ -96,6 +106,7 @@ def _configure_libraries(shared: list[Processor], log_format: LogFormat, out: Bi
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _rendering(log_format, out)],
         )
     )
+    handler.addFilter(_is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

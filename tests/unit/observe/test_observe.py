@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 from collections.abc import Iterator
@@ -80,6 +81,19 @@ class TestLogs:
 
         assert b"odd request" in lines.getvalue()
         assert b"chatter" not in lines.getvalue()
+
+    async def test_a_late_answer_on_a_closed_connection_is_left_out_and_other_errors_of_the_loop_are_not(
+        self, lines: io.BytesIO
+    ) -> None:
+        our_logging.configure(service="s", stream=lines)
+        loop = asyncio.get_running_loop()
+
+        late = RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+        loop.call_exception_handler({"message": "Fatal error on SSL protocol", "exception": late})
+        loop.call_exception_handler({"message": "Fatal error on SSL protocol", "exception": RuntimeError("a bug")})
+
+        (line,) = lines.getvalue().splitlines()
+        assert "RuntimeError: a bug" in orjson.loads(line)["exception"]
 
 
 class TestMetrics:
