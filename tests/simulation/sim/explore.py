@@ -12,6 +12,7 @@ from random import Random
 
 from simulation.sim.faults import CATALOGUE, Fault
 from simulation.sim.run import Result, Schedule
+from simulation.sim.scenarios import SCENARIOS
 
 Try = Callable[[Schedule], Result]
 
@@ -26,16 +27,52 @@ def singles(recorded: Result) -> Iterator[Schedule]:
         yield replace(recorded.schedule, faults=(fault,))
 
 
-def after(recorded: Result, fault: Fault) -> list[Fault]:
-    """The faults that can follow `fault` in a run that had it."""
-    found = possible(recorded)
-    at = next((index for index, each in enumerate(found) if (each.place, each.nth) == (fault.place, fault.nth)), -1)
-    rest = found[at + 1 :]
-    return [each for each in rest if (each.place, each.nth) != (fault.place, fault.nth)]
+def sample(every: int, first: int) -> Callable[[Fault], bool]:
+    """Every n-th fault, and each kind at each class of places once: a change of the scenario cannot take one out of the sample."""
+    turns, known = itertools.count(first), set[tuple[str, str]]()
+
+    def takes(fault: Fault) -> bool:
+        kind = (fault.place.partition(" ")[0], fault.kind)
+        new = kind not in known
+        known.add(kind)
+        return next(turns) % every == 0 or new
+
+    return takes
+
+
+def kind_of(fault: Fault) -> str:
+    """Class of places and kind."""
+    return f"{fault.place.partition(' ')[0]} {fault.kind}"
+
+
+def point_of(fault: Fault) -> str:
+    """Fault point: place and kind, whichever passing."""
+    return f"{fault.place} {fault.kind}"
+
+
+def every_pair(faults: list[Fault], chance: Random) -> Iterator[tuple[Fault, Fault]]:
+    """Every two faults of different points once, in an order of chance's; but first one example of every two kinds."""
+    count = len(faults)
+    order = [at for at in range(count * count) if at // count < at % count]
+    chance.shuffle(order)
+    known = set[tuple[str, str]]()
+    rest = []
+    for at in order:
+        first, second = faults[at // count], faults[at % count]
+        if (first.place, first.nth) == (second.place, second.nth):
+            continue
+        kinds = (kind_of(first), kind_of(second))
+        if kinds in known:
+            rest.append(at)
+        else:
+            known.add(kinds)
+            yield first, second
+    yield from ((faults[at // count], faults[at % count]) for at in rest)
 
 
 def swarm(scenario: str, first: int, count: int) -> Iterator[Schedule]:
-    return (Schedule(scenario, seed, swarm=True) for seed in range(first, first + count))
+    """Random mixes; of a scenario with trouble of its own only the seeds differ."""
+    return (Schedule(scenario, seed, swarm=not SCENARIOS[scenario].calm) for seed in range(first, first + count))
 
 
 def groups(schedule: Schedule) -> list[str]:

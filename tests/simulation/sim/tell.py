@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import orjson
 
+from simulation.sim.explore import kind_of
 from simulation.sim.faults import CATALOGUE
 from simulation.sim.run import Result, Schedule
 
@@ -49,7 +50,7 @@ def is_telling(line: str) -> bool:
 
 def numbers(results: Iterable[Result]) -> Counter[str]:
     """How often each kind of fault happened."""
-    return Counter(f"{fault.place.split(' ')[0]} {fault.kind}" for result in results for fault in result.taken)
+    return Counter(kind_of(fault) for result in results for fault in result.taken)
 
 
 def never(taken: Counter[str]) -> list[str]:

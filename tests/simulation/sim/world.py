@@ -16,9 +16,11 @@ from typing import Any
 from raybus.runtime import faultpoints
 from raybus_localkube.server.messages import Response
 from simulation.sim.actors.apiserver import ApiServer, Change, Json
+from simulation.sim.actors.autoscaler import Autoscaler
 from simulation.sim.actors.builtin import Builtin
 from simulation.sim.actors.dashboard import Dashboards, Submission
 from simulation.sim.actors.kubelet import Kubelet
+from simulation.sim.actors.mishaps import Mishaps
 from simulation.sim.actors.nats import Nats
 from simulation.sim.actors.services import Slot, cluster_ctrl, gateway, job_ctrl
 from simulation.sim.actors.submitter import Submitters
@@ -28,7 +30,7 @@ from simulation.sim.invariants.violation import Violation
 from simulation.sim.loop import BEGIN, Process, ProcessKilled, SimLoop, current_process
 from simulation.sim.story import Story
 
-EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+EPOCH = datetime(2027, 12, 31, 23, 59, 15, tzinfo=UTC)  # the year ends in the middle of most runs
 NAMESPACE = "default"
 
 
@@ -87,23 +89,27 @@ class World:
         self.slots_by_process: dict[Process, Slot] = {}
         self.outside = self.loop.outside
         self._calm = True
-        self._slowest = 0.01
+        self.slowest = 0.01  # seconds that a message may take
         self.last_change = BEGIN
         self.writes = 0
         self.listeners: list[Callable[[Change], None]] = []
         self.violated: Violation | None = None
+        self.decisions = 0
         self.errors: list[str] = []  # of the product's log: what it calls an error itself
         self.marks: Counter[str] = Counter()  # what was reached, by name
         self.hanging: Counter[Process] = Counter()
         self.late_creations = 0  # that arrived long after they had been sent
+        self.sick = ""  # the name of a RayCluster of which no request of the product succeeds
         self._next_second = 0.0
         self.healed_at = float("inf")
         self.trouble = Trouble(self)
+        self.mishaps = Mishaps(self)
         self.api = ApiServer(self.now, self._changed)
         self.nats = Nats(self)
         self.kubelet = Kubelet(self)
         self.dashboards = Dashboards(self)
         self.submitters = Submitters(self)
+        self.autoscaler = Autoscaler(self)
         self.builtin = Builtin(self)
         self.listeners += [self.kubelet.on_change, self.submitters.on_change]
         mains = {"gateway": gateway, "cluster-ctrl": cluster_ctrl, "job-ctrl": job_ctrl}
@@ -124,7 +130,7 @@ class World:
 
     def latency(self) -> float:
         """Seconds that a message is under way."""
-        return 0.002 if self._calm else 0.0005 + self.chance.random() * self._slowest
+        return 0.002 if self._calm else 0.0005 + self.chance.random() * self.slowest
 
     def between(self, least: float, most: float) -> float:
         return (least + most) / 2 if self._calm else least + self.chance.random() * (most - least)
@@ -196,7 +202,7 @@ class World:
         self.loop.chance = Random(f"{seed}/order")
         self.api.env.chance = Random(f"{seed}/names")
         self._calm = seed == 0
-        self._slowest = self.chance.choice((0.002, 0.01, 0.05, 0.3))
+        self.slowest = self.chance.choice((0.002, 0.01, 0.05, 0.3))
         chance = Random(f"{seed}/faults")
         self.faults.begin(plan, swarm=Swarm.drawn(chance) if swarm else None, chance=chance, record=record)
         faultpoints._armed = self  # the seam that raybus.runtime.faultpoints has for tests
@@ -206,6 +212,7 @@ class World:
         """No more faults: what is broken is made whole, what is down is started."""
         self.story.tell("world", "no more faults from here on")
         self.faults.end()
+        self.sick = ""
         self.healed_at = self.loop.now
         self.nats.heal()
         for slot in self.slots:
@@ -271,8 +278,12 @@ class World:
                 for watcher in self.watchers:
                     getattr(watcher, what)(self, *arguments)
             except Violation as violation:
-                self.violated = violation
-                self.story.tell("world", f"VIOLATED {violation}")
+                self.violate(violation)
+
+    def violate(self, violation: Violation) -> None:
+        """Ends the run at the next chance."""
+        self.violated = violation
+        self.story.tell("world", f"VIOLATED {violation}")
 
     def submitted(self, submission: Submission) -> None:
         """A head has taken a job."""
@@ -292,7 +303,7 @@ class World:
         """Somebody else writes the object of this path."""
         parts = path.split("/")
         base = "/".join(parts[: parts.index("namespaces") + 4])
-        self.trouble.annotate(base)
+        self.mishaps.annotate(base)
 
 
 def _what(change: Change) -> str:

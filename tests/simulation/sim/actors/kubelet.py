@@ -37,6 +37,7 @@ class Kubelet:
         self.process = Process(world.loop, WHO)
         self._addresses = 0
         self.stuck: set[str] = set()
+        self.full_until = self.no_image_until = 0.0
         self._restarts: dict[str, int] = {}
 
     def on_change(self, change: Change) -> None:
@@ -67,6 +68,9 @@ class Kubelet:
         pod = self.pod(uid)
         if pod is None or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
             return
+        if self._world.faults.active and self._world.loop.now < self.full_until:
+            self._soon(1.0, 2.0, self._bind, uid)
+            return
         self._write(pod, status={}, nodeName="node-1")
         self._soon(0.2, 1.5, self.run, uid)
 
@@ -79,11 +83,20 @@ class Kubelet:
             or (pod["status"].get("phase") in ("Failed", "Succeeded"))
         ):
             return
+        if self._world.faults.active and self._world.loop.now < self.no_image_until:
+            self._no_image(pod)
+            self._soon(2.0, 4.0, self.run, uid)
+            return
         if self._waits_for_head(pod):
             self._soon(0.3, 0.6, self.run, uid)
             return
         self._addresses += 1
         self.report(pod, phase="Running", ready=True, ip=pod["status"].get("podIP") or f"10.0.0.{self._addresses}")
+
+    def _no_image(self, pod: Json) -> None:
+        waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+        if waiting not in [each.get("state") for each in pod["status"].get("containerStatuses") or ()]:
+            self.report(pod, phase="Pending", ready=False, state=waiting)
 
     def _waits_for_head(self, pod: Json) -> bool:
         marks = pod["metadata"].get("labels") or {}
@@ -97,18 +110,19 @@ class Kubelet:
         )
 
     def report(
-        self, pod: Json, *, phase: str, ready: bool, ip: str = "", reason: str = "", state: Json | None = None
+        self, pod: Json, *, phase: str, ready: bool | None, ip: str = "", reason: str = "", state: Json | None = None
     ) -> None:
-        """The pod's status, as a kubelet would write it."""
+        """The pod's status, as a kubelet would write it; with `ready` None as the node controller does when it hears nothing."""
         now = self._world.stamp()
+        said = {True: "True", False: "False", None: "Unknown"}[ready]
         status = {
             "phase": phase,
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now}],
+            "conditions": [{"type": "Ready", "status": said, "lastTransitionTime": now}],
             "containerStatuses": [
                 {
                     "name": container["name"],
-                    "ready": ready,
-                    "started": ready,
+                    "ready": bool(ready),
+                    "started": bool(ready),
                     "restartCount": self._restarts.get(pod["metadata"]["uid"], 0),
                     "image": container["image"],
                     "imageID": "",
@@ -162,6 +176,6 @@ class Kubelet:
         self.report(pod, phase="Running", ready=False, ip=pod["status"].get("podIP", ""), state=ended)
         self._soon(1.0, 3.0, self.run, uid)
 
-    def unready(self, pod: Json, seconds: float) -> None:
-        self.report(pod, phase="Running", ready=False, ip=pod["status"].get("podIP", ""))
+    def unready(self, pod: Json, seconds: float, *, known: bool = True) -> None:
+        self.report(pod, phase="Running", ready=False if known else None, ip=pod["status"].get("podIP", ""))
         self.process.call_later(seconds, self.run, pod["metadata"]["uid"])

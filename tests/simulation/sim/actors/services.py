@@ -30,6 +30,7 @@ from raybus_job_ctrl.act import RayActions
 from raybus_job_ctrl.probe import JobProber, RayAccess
 from raybus_job_ctrl.settings import JobCtrlSettings
 from simulation.sim.loop import Process
+from simulation.sim.ports.decisions import asked_twice
 from simulation.sim.ports.kube import SimKube
 from simulation.sim.ports.ray import SimDashboards
 
@@ -145,6 +146,7 @@ async def job_ctrl(slot: Slot, process: Process) -> None:
 
 async def _controller(slot: Slot, process: Process, spec: Any, settings: Any, kube: SimKube, parts: Parts) -> None:
     world, clock = slot.world, slot.world.clock_of(process)
+    spec = asked_twice(world, slot.name, spec)
     bus = world.nats.connect(process)
     await bus.connect()
     await kube.cluster_uid()

@@ -1,29 +1,27 @@
-"""What happens to the world at a moment of its own choosing: to processes, to NATS, to pods, by people.
+"""What happens to the world at a moment of its own choosing: to processes and to NATS. Pods and objects are in mishaps.py.
 
 Every write that takes effect is a moment, and so is every two seconds.
 
-What may live here: what each kind of fault of class `moment` does.
+What may live here: when a moment is, and what the faults of class `moment` do to what runs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from simulation.sim.actors.apiserver import Change, Json, Refused
-from simulation.sim.actors.kubelet import path_of
+from simulation.sim.actors.apiserver import Change
+from simulation.sim.actors.mishaps import WHO
 
 if TYPE_CHECKING:
     from simulation.sim.actors.services import Slot
     from simulation.sim.world import World
 
-WHO = "somebody"
 TICK_S = 2.0
 
 
 class Trouble:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._touched = 0
         self.aim_at("raycluster")
 
     def aim_at(self, controller: str) -> None:
@@ -50,7 +48,8 @@ class Trouble:
         if kind:
             self._world.story.tell("fault", kind)
             self._world.story.mark("moment", kind)
-            getattr(self, kind.replace("-", "_"))()
+            name = kind.replace("-", "_")
+            getattr(self if hasattr(self, name) else self._world.mishaps, name)()
 
     # NATS
 
@@ -121,73 +120,8 @@ class Trouble:
     def clock_behind(self) -> None:
         self._owner().clock_offset_s = -90.0
 
-    # Pods
+    def tick_ahead(self) -> None:
+        self._owner().clock_offset_s = 1.0
 
-    def pods(self, node_type: str, *, running: bool = True) -> list[Json]:
-        return [
-            pod
-            for pod in self._world.api.all("pods")
-            if (pod["metadata"].get("labels") or {}).get("ray.io/node-type") == node_type
-            and "deletionTimestamp" not in pod["metadata"]
-            and (not running or pod["status"].get("phase") == "Running")
-        ]
-
-    def evict_worker(self) -> None:
-        for pod in self.pods("worker")[:1]:
-            self._world.kubelet.evict(pod)
-
-    def evict_head(self) -> None:
-        for pod in self.pods("head")[:1]:
-            self._world.kubelet.evict(pod)
-
-    def crash_worker(self) -> None:
-        for pod in self.pods("worker")[:1]:
-            self._world.kubelet.crash(pod)
-
-    def unready_head(self) -> None:
-        for pod in self.pods("head")[:1]:
-            self._world.kubelet.unready(pod, 6.0)
-
-    def stuck_pod(self) -> None:
-        for pod in self.pods("worker", running=False)[-1:]:
-            self._world.kubelet.stuck.add(pod["metadata"]["name"])
-
-    def delete_worker(self) -> None:
-        for pod in self.pods("worker", running=False)[:1]:
-            self.ask("DELETE", path_of(pod))
-
-    def delete_head(self) -> None:
-        for pod in self.pods("head", running=False)[:1]:
-            self.ask("DELETE", path_of(pod))
-
-    # People
-
-    def ask(self, method: str, path: str, body: Any = None) -> Json | None:
-        try:
-            return self._world.api.ask(WHO, method, path, body)
-        except Refused as refused:
-            self._world.story.tell(WHO, f"{method} {path}: {refused}")
-            return None
-
-    def annotate(self, path: str) -> None:
-        self._touched += 1
-        self.ask("PATCH", path, {"metadata": {"annotations": {"example.com/touched": str(self._touched)}}})
-
-    def touch(self) -> None:
-        for cluster in self._world.api.all("rayclusters.ray.io")[:1]:
-            meta = cluster["metadata"]
-            self.annotate(f"/apis/ray.io/v1/namespaces/{meta['namespace']}/rayclusters/{meta['name']}")
-
-    def something_changes(self) -> None:
-        """Whatever was just read is old now."""
-        self.delete_worker()
-
-    def relabel_pod(self) -> None:
-        for pod in self.pods("worker", running=False)[:1]:
-            self.ask("PATCH", path_of(pod), {"metadata": {"labels": {"ray.io/cluster": None}}})
-
-    def delete_service(self) -> None:
-        for service in self._world.api.all("services"):
-            meta = service["metadata"]
-            if (meta.get("labels") or {}).get("ray.io/cluster"):
-                self.ask("DELETE", f"/api/v1/namespaces/{meta['namespace']}/services/{meta['name']}")
+    def tick_behind(self) -> None:
+        self._owner().clock_offset_s = -1.0

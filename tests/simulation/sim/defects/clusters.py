@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from raybus.runtime import controller, kube_verbs, outcomes
@@ -54,3 +55,28 @@ def terminating_are_live() -> None:
 def trust_after_a_gap() -> None:
     """What the mirror shows after NATS came back is taken for all there is."""
     controller.Controller.doubt = lambda _self: None
+
+
+@defect("restless-decision", "X9")
+def restless_decision() -> None:
+    """Which workers are to go depends on how often was asked."""
+    original, asked = workers.decide, itertools.count()
+
+    def decide(world, group, policy):
+        members = world.workers.get(group.name, ())
+        turned = members[::-1] if next(asked) % 2 else members
+        return original(replace(world, workers={**world.workers, group.name: turned}), group, policy)
+
+    workers.decide = decide
+
+
+@defect("one-at-a-time", "X11", "neighbours")
+def one_at_a_time() -> None:
+    """A pass begins when the one before it has ended, whatever it waits for."""
+    original = controller.Controller.start
+
+    def start(self):
+        self._worker_count = 1
+        original(self)
+
+    controller.Controller.start = start

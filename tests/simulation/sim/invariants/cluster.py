@@ -1,4 +1,4 @@
-"""What holds of RayClusters (C1 to C4).
+"""What holds of RayClusters (C1 to C5).
 
 A creation that was under way while its process stood still, or while the network held it, is sent by nobody's decision any more
 and has no precondition that Kubernetes would check: each of those is let pass once, and has to be undone like everything else.
@@ -107,6 +107,26 @@ class RightNumber(Watcher):
             raise Violation("C4", f"{change.name} was deleted and leaves {live} workers; at least {least} were wanted")
 
 
+class OnlyNamed(Watcher):
+    """C5: where the autoscaler scales, no healthy worker is deleted that it has not named."""
+
+    def on_change(self, world: World, change: Change) -> None:
+        old = change.old
+        if change.resource != "pods" or change.type == "ADDED" or old is None or not is_product(change.writer.who):
+            return
+        goes = is_live(old) and (change.type == "DELETED" or not is_live(change.obj))
+        if not goes or node_type(old) != "worker" or ended(old):
+            return
+        uid = controller_of(old)[1]
+        cluster = next((each for each in world.api.all("rayclusters.ray.io") if each["metadata"]["uid"] == uid), None)
+        if cluster is None or not cluster["spec"].get("enableInTreeAutoscaling"):
+            return
+        groups = cluster["spec"].get("workerGroupSpecs") or ()
+        named = [name for group in groups for name in (group.get("scaleStrategy") or {}).get("workersToDelete") or ()]
+        if change.name not in named and "deletionTimestamp" not in cluster["metadata"]:
+            raise Violation("C5", f"{change.name} was deleted; the autoscaler named {named or 'nobody'}")
+
+
 class NoExtraWork(Watcher):
     """X8: whatever crashes, no pod is made or removed that the scenario and the losses from outside do not explain."""
 
@@ -151,10 +171,12 @@ def ended(pod: Json | None) -> bool:
 
 def _disowned(change: Change) -> bool:
     assert change.old is not None
-    key = "ray.io/cluster"
-    return (change.old["metadata"].get("labels") or {}).get(key) != (change.obj["metadata"].get("labels") or {}).get(
-        key
-    )
+    return _of_cluster(change.old) != _of_cluster(change.obj)
 
 
-ALL: tuple[type[Watcher], ...] = (OneHead, RightNumber, NoExtraWork)
+def _of_cluster(pod: Json) -> tuple[str, str]:
+    """By its label, and by its controller."""
+    return (pod["metadata"].get("labels") or {}).get("ray.io/cluster", ""), controller_of(pod)[1]
+
+
+ALL: tuple[type[Watcher], ...] = (OneHead, RightNumber, OnlyNamed, NoExtraWork)

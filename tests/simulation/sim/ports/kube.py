@@ -32,6 +32,7 @@ REFUSALS = {
     "invalid": (422, "Invalid", "admission webhook denied the request"),
     "throttled": (429, "TooManyRequests", "too many requests, please try again later"),
     "error-500": (500, "InternalError", "etcdserver: leader changed"),
+    "no-right": (403, "Forbidden", "the service account cannot do this"),
     "unavailable": (503, "ServiceUnavailable", "apiserver is shutting down"),
 }
 GONE = b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"too old resource version"}}'
@@ -69,6 +70,8 @@ class SimKube(KubeClient):
             refused = await self._on_the_way(fault, method, path)
             if refused is not None:
                 return refused
+        if world.sick and method != "GET" and self._is_of_the_sick(path, data):
+            await self._hampered()
         await world.travel()
         late = method == "POST" and world.loop.now - began > LATE_S
         world.late_creations += late  # nothing can keep it from arriving
@@ -105,6 +108,15 @@ class SimKube(KubeClient):
                 self._world.touch(path)
         return None
 
+    def _is_of_the_sick(self, path: str, data: bytes | None) -> bool:
+        return self._world.sick in path or self._world.sick.encode() in (data or b"")
+
+    async def _hampered(self) -> None:
+        """No answer, or a breaking connection: what is asked of this object alone."""
+        if self._world.between(0.0, 1.0) < 0.6:
+            await self._world.silence(None)
+        raise ConnectionResetError("connection reset by peer")
+
     async def _on_the_way_back(self, fault: str) -> None:
         match fault:
             case "lost-answer":
@@ -114,7 +126,7 @@ class SimKube(KubeClient):
             case "crash-after":
                 await self._world.dies(self._process)
             case "changed":
-                self._world.trouble.something_changes()
+                self._world.mishaps.something_changes()
 
     @contextlib.asynccontextmanager
     async def open_stream(
@@ -133,6 +145,8 @@ class SimKube(KubeClient):
             raise errors.NoAnswer(f"GET {path}: connection refused", sent=False)
         if fault == "error-500":
             raise errors.KubeError(500, "InternalError", "etcdserver: leader changed")
+        if fault == "no-right":
+            raise errors.Forbidden(403, "Forbidden", "the service account cannot watch this")
         if fault == "gone":
             raise errors.Expired(410, "Expired", "too old resource version")
         await asyncio.sleep(SLOW_S if fault == "slow" else world.latency())
@@ -164,8 +178,9 @@ class SimKube(KubeClient):
                         await world.silence(idle_s)
                         raise errors.NoAnswer(f"GET {path}: nothing in {idle_s} s")
                 await asyncio.sleep(LAG_S if fault == "lag" else world.latency())
-                for line in part.splitlines():
-                    yield line
+                for _ in range(2 if fault == "twice" else 1):
+                    for line in part.splitlines():
+                        yield line
         finally:
             await parts.aclose()
 

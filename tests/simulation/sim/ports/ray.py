@@ -90,6 +90,12 @@ class SimDashboards(Dashboards):
                 return Answer(500, b"Internal Server Error")
             case "html":
                 return HTML
+            case "not-found":
+                return Answer(404, b"Job does not exist")
+            case "slow":
+                await asyncio.sleep(2.0)
+            case "ignored":
+                return Answer(200, b'{"stopped": true}')
             case "old-answer":
                 return self._before.get(path)
             case "crash-before":
