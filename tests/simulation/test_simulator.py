@@ -9,11 +9,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import orjson
 import pytest
 
-from simulation.sim import corpus
+from simulation.sim import corpus, explore
+from simulation.sim.faults import CATALOGUE, Fault
 from simulation.sim.scenarios import SCENARIOS
 
 TESTS = Path(__file__).parents[1]
@@ -57,3 +59,25 @@ def test_a_failure_tells_its_story() -> None:
     assert "VIOLATED X6" in done.stdout
     assert "again: make simulate SEED=0 SCENARIO=core" in done.stdout
     assert "reason=group small has 2 workers and wants 1" in done.stdout
+
+
+def test_the_sample_has_each_kind_of_fault_once_wherever_it_starts() -> None:
+    faults = [
+        Fault(f"{sort} pods @one", nth, kind.name)
+        for nth in (1, 2, 3)
+        for sort in CATALOGUE
+        for kind in CATALOGUE[sort]
+    ]
+    for first in (0, 7):
+        takes = explore.sample(50, first)
+        taken = [fault for fault in faults if takes(fault)]
+        assert {explore.kind_of(fault) for fault in taken} == {explore.kind_of(fault) for fault in faults}
+        assert len(taken) < len(faults) / 2
+
+
+def test_pairs_come_each_once_and_first_of_every_two_kinds() -> None:
+    faults = [Fault(f"{place} x", nth, kind) for place in ("a", "b") for nth in (1, 2) for kind in ("k", "l")]
+    pairs = list(explore.every_pair(faults, Random(3)))
+    assert len(set(map(frozenset, pairs))) == len(pairs) == 24  # 28 without the 4 of one point
+    kinds = [(explore.kind_of(first), explore.kind_of(second)) for first, second in pairs]
+    assert len(set(kinds[: len(set(kinds))])) == len(set(kinds))

@@ -22,6 +22,7 @@ import orjson
 
 from simulation.sim import corpus, explore, night, tell
 from simulation.sim.defects import registry as defects
+from simulation.sim.faults import Fault
 from simulation.sim.run import Result, Schedule
 from simulation.sim.scenarios import SCENARIOS
 from simulation.sim.zygote import Zygote
@@ -64,7 +65,8 @@ def _options() -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     given = Schedule.from_json(orjson.loads(options.schedule)) if options.schedule else None
-    schedule = given or Schedule(options.scenario, options.seed, swarm=options.seed != 0)
+    (drawn,) = explore.swarm(options.scenario, options.seed, 1) if options.seed else (Schedule(options.scenario),)
+    schedule = given or drawn
     result = Zygote(detailed=True).result(schedule)
     print(tell.story(result, whole=not options.brief))
     print(
@@ -97,6 +99,8 @@ def _ci_results(zygote: Zygote, first: int, mixes: int) -> Iterator[Result]:
     yield from zygote.results(Schedule(name) for name in SCENARIOS)
     for name, every in CI_SINGLES.items():
         yield from zygote.branches(name, every=every, first=first)
+    watching = zygote.result(Schedule("core", faults=(Fault("kube.news pods @gateway-0", 1, "cut"),)), record=True)
+    yield from zygote.results(explore.behind(watching, "kube.watch"))
     yield from zygote.results(explore.by_turns(*(explore.swarm(name, first, mixes) for name in SCENARIOS)))
 
 

@@ -40,6 +40,13 @@ def sample(every: int, first: int) -> Callable[[Fault], bool]:
     return takes
 
 
+def behind(recorded: Result, sort: str) -> Iterator[Schedule]:
+    """Each kind of fault at the first place of a class, in a run like the recorded one: for places that only a fault leads to."""
+    place, nth = next((place, nth) for place, nth, found in recorded.points if found == sort)
+    for kind in CATALOGUE[sort]:
+        yield replace(recorded.schedule, faults=(*recorded.schedule.faults, Fault(place, nth, kind.name)))
+
+
 def kind_of(fault: Fault) -> str:
     """Class of places and kind."""
     return f"{fault.place.partition(' ')[0]} {fault.kind}"

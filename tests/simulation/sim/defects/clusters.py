@@ -59,13 +59,13 @@ def trust_after_a_gap() -> None:
 
 @defect("restless-decision", "X9")
 def restless_decision() -> None:
-    """Which workers are to go depends on how often was asked."""
+    """How many workers are seen depends on how often was asked."""
     original, asked = workers.decide, itertools.count()
 
     def decide(world, group, policy):
         members = world.workers.get(group.name, ())
-        turned = members[::-1] if next(asked) % 2 else members
-        return original(replace(world, workers={**world.workers, group.name: turned}), group, policy)
+        seen = members[1:] if next(asked) % 2 else members
+        return original(replace(world, workers={**world.workers, group.name: seen}), group, policy)
 
     workers.decide = decide
 
