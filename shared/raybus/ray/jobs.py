@@ -86,7 +86,7 @@ class JobsClient:
         return tuple(record for record in records if record is not None)
 
     async def stop(self, submission_id: str, *, timeout_s: float | None = None) -> bool:
-        """Ask Ray to stop the job. True: it will; False: it had ended before."""
+        """Ask Ray to stop the job. True: it will, or it has ended a moment ago; False: it had ended before."""
         path = _path(submission_id) + "/stop"
         found = await self._object("POST", path, timeout_s=timeout_s)
         if found.get("stopped") is True:
