@@ -71,7 +71,10 @@ class Local:
         return json.loads(done.stdout)
 
     def versions(self) -> dict[str, str]:
-        """uid and resourceVersion of all that Raybus, or Kubernetes for it, could write in any namespace."""
+        """uid and resourceVersion of all that Raybus, or Kubernetes for it, could write in any namespace.
+
+        Not the kubelet's events: on a busy machine a probe is late, and it says so.
+        """
         return asyncio.run(self._versions())
 
     async def _versions(self) -> dict[str, str]:
@@ -80,6 +83,7 @@ class Local:
             return {
                 f"{obj['kind']}/{obj['metadata']['name']} {obj['metadata']['uid']}": obj["metadata"]["resourceVersion"]
                 for obj in found
+                if not (obj["kind"] == "Event" and obj.get("reportingController") == "kubelet")
             }
 
     @property
