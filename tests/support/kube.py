@@ -130,6 +130,7 @@ async def fresh_namespace(client: KubeClient) -> AsyncIterator[str]:
     """A namespace whose objects are gone in the end: what a test leaves would be work for the operator of the next one."""
     name = f"raybus-{secrets.token_hex(4)}"
     await client.create(kinds.NAMESPACE, {"metadata": {"name": name}})
+    await _takes_pods(client, name)
     try:
         yield name
     finally:
@@ -138,6 +139,18 @@ async def fresh_namespace(client: KubeClient) -> AsyncIterator[str]:
         finally:
             with contextlib.suppress(errors.NotFound):
                 await client.delete(kinds.NAMESPACE, None, name)
+
+
+async def _takes_pods(client: KubeClient, namespace: str) -> None:
+    """Wait for the default account, without which every pod is refused; an API server alone makes none and asks for none."""
+    for tries in range(100):
+        with contextlib.suppress(errors.NotFound):
+            await client.get(kinds.SERVICE_ACCOUNT, namespace, "default")
+            return
+        if not tries and not await _is_controlled(client, wait_s=0):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{namespace} has no default service account after 10 s")
 
 
 async def emptied(client: KubeClient, namespace: str) -> None:
@@ -217,9 +230,9 @@ async def _collected(client: KubeClient) -> None:
     raise AssertionError("the garbage collector does not see RayClusters 90 s after their CRD was created")
 
 
-async def _is_controlled(client: KubeClient) -> bool:
+async def _is_controlled(client: KubeClient, wait_s: float = 5.0) -> bool:
     """Whether kube-controller-manager works here: it publishes this ConfigMap in each namespace, also in one that is new."""
-    for _ in range(50):
+    for _ in range(1 + round(wait_s * 10)):
         with contextlib.suppress(errors.NotFound):
             await client.get(kinds.CONFIG_MAP, "default", "kube-root-ca.crt")
             return True
