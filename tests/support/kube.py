@@ -142,15 +142,18 @@ async def fresh_namespace(client: KubeClient) -> AsyncIterator[str]:
 
 
 async def _takes_pods(client: KubeClient, namespace: str) -> None:
-    """Wait for the default account, without which every pod is refused; an API server alone makes none and asks for none."""
-    for tries in range(100):
+    """Wait for the default account, without which every pod is refused; an API server alone makes none and asks for none.
+
+    After a restart of the API server it takes the controller manager up to half a minute to look again.
+    """
+    for tries in range(600):
         with contextlib.suppress(errors.NotFound):
             await client.get(kinds.SERVICE_ACCOUNT, namespace, "default")
             return
         if not tries and not await _is_controlled(client, wait_s=0):
             return
         await asyncio.sleep(0.1)
-    raise AssertionError(f"{namespace} has no default service account after 10 s")
+    raise AssertionError(f"{namespace} has no default service account after a minute")
 
 
 async def emptied(client: KubeClient, namespace: str) -> None:
