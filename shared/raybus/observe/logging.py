@@ -88,14 +88,14 @@ class _BytesHandler(logging.StreamHandler[Any]):
             self.handleError(record)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_no_late_answer(record: logging.LogRecord) -> bool:
     """A connection with TLS that ends while something is still read from it: uvloop calls its own late answer a fatal error.
 
-    Whoever had the connection is told of its end in the usual way.
+    Whoever had the connection is told of its end in the usual way. The same error from anywhere else is a bug, and shown.
     """
     error = record.exc_info[1] if record.exc_info else None
     late = isinstance(error, RuntimeError) and str(error).endswith("the handler is closed")
-    return not (record.name == "asyncio" and late)
+    return not (record.name == "asyncio" and late and record.getMessage().startswith("Fatal error on SSL protocol"))
 
 
 def _configure_libraries(shared: list[Processor], log_format: LogFormat, out: BinaryIO) -> None:
@@ -106,7 +106,7 @@ def _configure_libraries(shared: list[Processor], log_format: LogFormat, out: Bi
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _rendering(log_format, out)],
         )
     )
-    handler.addFilter(_is_news)
+    handler.addFilter(_is_no_late_answer)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

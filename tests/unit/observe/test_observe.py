@@ -91,9 +91,11 @@ class TestLogs:
         late = RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
         loop.call_exception_handler({"message": "Fatal error on SSL protocol", "exception": late})
         loop.call_exception_handler({"message": "Fatal error on SSL protocol", "exception": RuntimeError("a bug")})
+        loop.call_exception_handler({"message": "Task exception was never retrieved", "exception": late})
 
-        (line,) = lines.getvalue().splitlines()
-        assert "RuntimeError: a bug" in orjson.loads(line)["exception"]
+        first, second = (orjson.loads(line) for line in lines.getvalue().splitlines())
+        assert "RuntimeError: a bug" in first["exception"]
+        assert second["event"].startswith("Task exception was never retrieved")
 
 
 class TestMetrics:
